@@ -1,0 +1,300 @@
+package exchange
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/cairnstream/cairn/record"
+)
+
+// Item is one thing taken from a gate: a batch, or a control event when Batch is nil.
+type Item struct {
+	Port    int
+	Batch   record.Any
+	Control record.Control
+}
+
+// Frame is an encoded batch that a transport delivered. Free, if set, takes the bytes back after
+// they were decoded.
+type Frame struct {
+	Bytes []byte
+	Free  func()
+}
+
+// entry is one element of a port's queue: a batch, a frame, or a control event.
+type entry struct {
+	batch   record.Any
+	frame   Frame
+	control record.Control
+}
+
+func (e *entry) isData() bool { return e.batch != nil || e.frame.Bytes != nil }
+
+// Gate is the receiving end of all channels into one subtask. Transports deliver from their own
+// goroutines; the subtask's goroutine alone takes, blocks and unblocks.
+type Gate struct {
+	ports []*Port
+	ready chan struct{}
+
+	mu struct {
+		sync.Mutex
+		runnable []int // Ports with entries that are not blocked, in the order they are served.
+		err      error
+		closed   bool
+	}
+}
+
+// Port is the receiving end of one channel.
+type Port struct {
+	gate   *Gate
+	index  int
+	frames record.Frames
+	taken  func(n int) // Called after data was taken; see OnTaken.
+	room   chan struct{}
+	limit  int
+
+	// Guarded by gate.mu.
+	queue   []entry
+	head    int
+	data    int // Batches and frames in queue.
+	blocked bool
+	listed  bool // In gate.mu.runnable.
+}
+
+// NewGate makes a gate with one port for each element of frames, which decode what transports
+// deliver to that port as frames.
+func NewGate(frames []record.Frames) *Gate {
+	g := &Gate{ready: make(chan struct{}, 1)}
+	for i, f := range frames {
+		g.ports = append(g.ports, &Port{gate: g, index: i, frames: f, room: make(chan struct{}, 1)})
+	}
+	return g
+}
+
+// Port returns port i.
+func (g *Gate) Port(i int) *Port { return g.ports[i] }
+
+// Ready is signalled when Poll may have something after it had nothing.
+func (g *Gate) Ready() <-chan struct{} { return g.ready }
+
+// Poll takes the next item from the unblocked ports, in turn. It returns false when there is none.
+// An error means that a channel broke; the gate is of no further use.
+func (g *Gate) Poll() (Item, bool, error) {
+	g.mu.Lock()
+	if g.mu.err != nil {
+		err := g.mu.err
+		g.mu.Unlock()
+		return Item{}, false, err
+	}
+	var p *Port
+	for p == nil {
+		if len(g.mu.runnable) == 0 {
+			g.mu.Unlock()
+			return Item{}, false, nil
+		}
+		next := g.ports[g.mu.runnable[0]]
+		g.mu.runnable = append(g.mu.runnable[:0], g.mu.runnable[1:]...)
+		next.listed = false
+		if !next.blocked && next.len() > 0 {
+			p = next
+		}
+	}
+	e := p.pop()
+	wasData := e.isData()
+	if wasData {
+		p.data--
+	}
+	p.list()
+	g.mu.Unlock()
+
+	if !wasData {
+		return Item{Port: p.index, Control: e.control}, true, nil
+	}
+	item := Item{Port: p.index, Batch: e.batch}
+	var err error
+	if e.batch == nil {
+		item.Batch, err = p.frames.Decode(e.frame.Bytes)
+		if e.frame.Free != nil {
+			e.frame.Free()
+		}
+	}
+	select {
+	case p.room <- struct{}{}:
+	default:
+	}
+	if p.taken != nil {
+		p.taken(1)
+	}
+	if err != nil {
+		return Item{}, false, fmt.Errorf("input %d: %w", p.index, err)
+	}
+	return item, true, nil
+}
+
+// Block stops Poll from taking of port i until Unblock. What arrives meanwhile stays queued.
+func (g *Gate) Block(i int) {
+	g.mu.Lock()
+	g.ports[i].blocked = true
+	g.mu.Unlock()
+}
+
+// Unblock lets Poll take of port i again.
+func (g *Gate) Unblock(i int) {
+	g.mu.Lock()
+	p := g.ports[i]
+	p.blocked = false
+	p.list()
+	g.mu.Unlock()
+}
+
+// Close drops everything queued; what is delivered later is dropped too.
+func (g *Gate) Close() {
+	g.mu.Lock()
+	g.mu.closed = true
+	var drop []entry
+	for _, p := range g.ports {
+		drop = append(drop, p.queue[p.head:]...)
+		p.queue, p.head, p.data = nil, 0, 0
+	}
+	g.mu.runnable = nil
+	g.mu.Unlock()
+	for i := range drop {
+		drop[i].release()
+	}
+	for _, p := range g.ports {
+		select {
+		case p.room <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (e *entry) release() {
+	if e.batch != nil {
+		e.batch.Release()
+	}
+	if e.frame.Free != nil {
+		e.frame.Free()
+	}
+}
+
+// Fail breaks the gate: the next Poll returns err. The first error stays.
+func (g *Gate) Fail(err error) {
+	g.mu.Lock()
+	if g.mu.err == nil {
+		g.mu.err = err
+	}
+	g.mu.Unlock()
+	g.signal()
+}
+
+func (g *Gate) signal() {
+	select {
+	case g.ready <- struct{}{}:
+	default:
+	}
+}
+
+// OnTaken sets what the gate calls, on the subtask's goroutine and without a lock, each time it
+// took data from p. A transport returns credit there; it must not block. Set before Start of the
+// run.
+func (p *Port) OnTaken(f func(n int)) { p.taken = f }
+
+// Batch delivers a batch. The transport has made sure that there is room.
+func (p *Port) Batch(b record.Any) error { return p.push(entry{batch: b}) }
+
+// Frame delivers an encoded batch. The transport has made sure that there is room.
+func (p *Port) Frame(f Frame) error { return p.push(entry{frame: f}) }
+
+// Control delivers a control event, for which there is always room.
+func (p *Port) Control(c record.Control) error { return p.push(entry{control: c}) }
+
+// Fail breaks the whole gate of p with an error that names the channel's peer.
+func (p *Port) Fail(err error) { p.gate.Fail(err) }
+
+// TryBatch delivers b if fewer than limit batches are queued on p. When it returns false without
+// an error there was no room: the caller waits for Room and tries again.
+func (p *Port) TryBatch(b record.Any, limit int) (bool, error) {
+	g := p.gate
+	g.mu.Lock()
+	if g.mu.closed {
+		g.mu.Unlock()
+		return false, ErrClosed
+	}
+	if p.data >= limit {
+		g.mu.Unlock()
+		return false, nil
+	}
+	wake := p.append(entry{batch: b})
+	g.mu.Unlock()
+	if wake {
+		g.signal()
+	}
+	return true, nil
+}
+
+// Room is signalled when data was taken from p or its gate closed.
+func (p *Port) Room() <-chan struct{} { return p.room }
+
+// Queued is the number of batches and frames waiting in p.
+func (p *Port) Queued() int {
+	p.gate.mu.Lock()
+	defer p.gate.mu.Unlock()
+	return p.data
+}
+
+func (p *Port) push(e entry) error {
+	g := p.gate
+	g.mu.Lock()
+	if g.mu.closed {
+		g.mu.Unlock()
+		e.release()
+		return ErrClosed
+	}
+	wake := p.append(e)
+	g.mu.Unlock()
+	if wake {
+		g.signal()
+	}
+	return nil
+}
+
+// append queues e; it tells whether the subtask may be waiting for it. gate.mu is held.
+func (p *Port) append(e entry) bool {
+	if p.head > 0 && p.head == len(p.queue) {
+		p.queue, p.head = p.queue[:0], 0
+	}
+	p.queue = append(p.queue, e)
+	if e.isData() {
+		p.data++
+	}
+	return p.list()
+}
+
+func (p *Port) pop() entry {
+	e := p.queue[p.head]
+	p.queue[p.head] = entry{}
+	p.head++
+	switch {
+	case p.head == len(p.queue):
+		p.queue, p.head = p.queue[:0], 0
+	case p.head >= 64 && p.head*2 >= len(p.queue):
+		n := copy(p.queue, p.queue[p.head:])
+		clear(p.queue[n:])
+		p.queue, p.head = p.queue[:n], 0
+	}
+	return e
+}
+
+func (p *Port) len() int { return len(p.queue) - p.head }
+
+// list puts p among the runnable ports if it belongs there and is not yet; it tells whether the
+// list was empty before. gate.mu is held.
+func (p *Port) list() bool {
+	if p.listed || p.blocked || p.len() == 0 {
+		return false
+	}
+	p.listed = true
+	p.gate.mu.runnable = append(p.gate.mu.runnable, p.index)
+	return len(p.gate.mu.runnable) == 1
+}

@@ -1,0 +1,6 @@
+//go:build cairndebug
+
+package invariant
+
+// Enabled tells whether checks run.
+const Enabled = true
