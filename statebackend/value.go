@@ -1,0 +1,40 @@
+package statebackend
+
+import (
+	"iter"
+
+	"github.com/cairnstream/cairn/codec"
+)
+
+// ValueDesc describes a state that holds one V per key.
+//
+// The position of a key has two parts: the hash of the user's key, whose remainder modulo the
+// number of key groups is its group, and a slot hash that spreads keys inside the group. A state
+// whose key is the user's key uses one hash for both; a state whose key is (user's key, window)
+// mixes the window into the slot.
+type ValueDesc[K comparable, V any] struct {
+	Name  string
+	Key   codec.Codec[K]
+	Value codec.Codec[V]
+	// Hash gives the group hash and the slot hash of a key, for restores. Both are functions of
+	// the key alone.
+	Hash func(key *K) (group, slot uint64)
+}
+
+// Value is a state that holds one V per key. The owner's goroutine alone calls it.
+type Value[K comparable, V any] interface {
+	// Upsert returns the value of key for reading and changing in place, created as the zero V
+	// when there is none; fresh tells that it was. The pointer is valid until the next call on
+	// any state of the backend.
+	Upsert(group, slot uint64, key *K) (v *V, fresh bool)
+	// Get returns the value of key for reading, or nil. The pointer is valid until the next call.
+	Get(group, slot uint64, key *K) *V
+	// Set stores a copy of *v, which shares no memory with it.
+	Set(group, slot uint64, key *K, v *V)
+	// Delete removes key; it tells whether there was a value.
+	Delete(group, slot uint64, key *K) bool
+	// Len is the number of keys.
+	Len() int
+	// All goes over the keys and values in no order. The state must not be changed meanwhile.
+	All() iter.Seq2[*K, *V]
+}
