@@ -65,6 +65,10 @@ func IsTransient(err error) bool {
 			return false
 		}
 	}
+	var short *ShortBodyError
+	if errors.As(err, &short) {
+		return false
+	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return true
 	}
