@@ -2,6 +2,7 @@ package record
 
 import (
 	"reflect"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -16,6 +17,8 @@ type Any interface {
 	MarkList() []Mark
 	// SetMarks replaces the marks.
 	SetMarks([]Mark)
+	// Clone returns a second batch with the same content, with an owner of its own.
+	Clone() Any
 	// Release gives the batch back to its pool. The owner calls it once.
 	Release()
 }
@@ -197,4 +200,42 @@ func HasPointers(t reflect.Type) bool {
 	default:
 		return true
 	}
+}
+
+// Clone returns a batch of its own with the same content. Rows are copied as they are: what they
+// point to is shared and read-only, as everything that was emitted is.
+func (b *Batch[T]) Clone() Any {
+	b.CheckLive()
+	p := b.pool
+	if p == nil {
+		p = PoolOf[T]()
+	}
+	c := p.Get()
+	c.Rows = append(c.Rows, b.Rows...)
+	c.Times = append(c.Times, b.Times...)
+	c.Marks = append(c.Marks, b.Marks...)
+	c.Hash = append(c.Hash, b.Hash...)
+	if b.Sel != nil {
+		c.Sel = append(c.Selection(), b.Sel...)
+		c.selBuf = c.Sel
+	}
+	return c
+}
+
+// SelIndex is the index into the selection, or the row index when there is none, of the first
+// selected row at or behind position pos.
+func (b *Batch[T]) SelIndex(pos int32) int {
+	if b.Sel == nil {
+		return int(pos)
+	}
+	i, _ := slices.BinarySearch(b.Sel, pos)
+	return i
+}
+
+// Time is the event time of row i, or MinTime in a stream without timestamps.
+func (b *Batch[T]) Time(i int) int64 {
+	if i < len(b.Times) {
+		return b.Times[i]
+	}
+	return MinTime
 }
