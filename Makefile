@@ -96,8 +96,8 @@ fmt: ## format Go and proto files in place
 
 .PHONY: fmt-check
 fmt-check: ## fail, with the difference, when a Go file is not formatted
-	@diff=$$("$$($(GO) env GOROOT)/bin/gofmt" -d $$(./scripts/go-files.sh)); \
-	if [ -n "$$diff" ]; then printf '%s\n' "$$diff"; echo "fmt-check: run make fmt" >&2; exit 1; fi
+	@diff=$$("$$($(GO) env GOROOT)/bin/gofmt" -d $$(./scripts/go-files.sh)) && [ -z "$$diff" ] || \
+	{ printf '%s\n' "$$diff"; echo "fmt-check: run make fmt" >&2; exit 1; }
 
 .PHONY: generate
 generate: tools-proto ## Go from the protos, beside them
@@ -107,7 +107,8 @@ generate: tools-proto ## Go from the protos, beside them
 check-generate: tools-proto ## fail when the generated Go differs from what the protos give
 	./scripts/check-generate.sh
 
-.PHONY: tools-lint tools-proto tools-servers tools-test
+.PHONY: tools tools-lint tools-proto tools-servers tools-test
+tools: tools-servers tools-proto tools-lint ## what all other targets need, into .tools/bin
 tools-lint: ## golangci-lint into .tools/bin (built once per machine)
 	@./scripts/tools.sh lint
 tools-proto: ## buf, protoc-gen-go, protoc-gen-go-grpc into .tools/bin

@@ -123,7 +123,7 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// ErrExited: a function ended its goroutine by runtime.Goexit (as testing.T.FailNow does) instead of returning.
+// ErrExited means that a function ended its goroutine by runtime.Goexit (as testing.T.FailNow does) instead of returning.
 var ErrExited = errors.New("goroutine exited without returning")
 
 // Call runs f on the caller's goroutine and returns a panic as a *PanicError.
