@@ -1,5 +1,7 @@
 package codec
 
+import "strconv"
+
 // Codec turns values of T into bytes and back. Implementations are safe for concurrent use and
 // hold no state of a call.
 type Codec[T any] interface {
@@ -32,10 +34,15 @@ type Schema struct {
 	Shape   string // Machine-readable description of the type, codec-specific, canonical.
 }
 
-// String is the canonical text of s: equal schemas have equal texts.
+// String is the canonical text of s: equal schemas have equal texts. It is the codec's name, a
+// slash and the version if that is not 1, and a colon and the shape if there is one.
 func (s Schema) String() string {
-	if s.Shape == "" {
-		return s.Codec
+	text := s.Codec
+	if s.Version > 1 {
+		text += "/" + strconv.Itoa(s.Version)
 	}
-	return s.Codec + ":" + s.Shape
+	if s.Shape != "" {
+		text += ":" + s.Shape
+	}
+	return text
 }
