@@ -3,6 +3,7 @@ package job
 import (
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -72,6 +73,8 @@ type Operator struct {
 	Parallelism int // 0: the job's. An enumerator always has 1.
 	Inputs      []Edge
 	State       []StateDecl `json:",omitempty"`
+	// Params describes what else decides the operator's results, such as the windows.
+	Params string `json:",omitempty"`
 	// Bounded is set on an enumerator whose input ends.
 	Bounded bool `json:",omitempty"`
 	// TwoPhase is set on a sink that commits with checkpoints.
@@ -190,4 +193,42 @@ func (p *Problems) Error() string {
 		return p.What + ": " + p.List[0]
 	}
 	return fmt.Sprintf("%s: %d problems:\n  - %s", p.What, len(p.List), strings.Join(p.List, "\n  - "))
+}
+
+// Validate lists everything that is wrong with s.
+func (s Spec) Validate() error {
+	var problems []string
+	collect := func(err error) {
+		var list *Problems
+		switch {
+		case err == nil:
+		case errors.As(err, &list):
+			problems = append(problems, list.List...)
+		default:
+			problems = append(problems, err.Error())
+		}
+	}
+	if s.Name == "" {
+		problems = append(problems, "the job has no name")
+	} else if msg := checkName(s.Name); msg != "" {
+		problems = append(problems, fmt.Sprintf("job name %q %s", s.Name, msg))
+	}
+	collect(s.Graph.Validate())
+	collect(s.Settings.Validate())
+	if s.Settings.CheckpointMode == Off {
+		for _, op := range s.Graph.Operators {
+			if op.Kind != KindEnumerator || op.Bounded {
+				continue
+			}
+			for _, sink := range s.Graph.Operators {
+				if sink.TwoPhase {
+					problems = append(problems, fmt.Sprintf("sink %q commits with checkpoints and source %q never ends: with checkpoint.mode=off nothing would ever be committed; choose exactly-once or at-least-once", sink.Name, op.Name))
+				}
+			}
+		}
+	}
+	if len(problems) > 0 {
+		return &Problems{What: fmt.Sprintf("job %q", s.Name), List: problems}
+	}
+	return nil
 }

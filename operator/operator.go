@@ -33,6 +33,24 @@ type Operator interface {
 	Close() error
 }
 
+// Restorable is implemented by operators that have something to do once their keyed state was
+// restored: Ready is called behind Open and the restore, before anything else.
+type Restorable interface{ Ready() error }
+
+// Starter is implemented by operators that act without input. Start is called when every task of
+// the attempt is deployed and the way downstream is open.
+type Starter interface{ Start() error }
+
+// Poller is implemented by readers: the loop calls Poll whenever there is nothing else to do.
+type Poller interface {
+	// Poll reads and emits about one batch. It tells whether to poll again at once.
+	Poll() (again bool, err error)
+	// Deadline is when Poll wants to be called though nothing woke it; ok is false for never.
+	Deadline() (at time.Time, ok bool)
+	// Exhausted tells that there is nothing left to read, ever.
+	Exhausted() bool
+}
+
 // Yielder is implemented by operators that hold unfinished work, such as timers that are due, when
 // Push returns. Only the first operator of a chain may be one. While Pending is true the loop
 // calls Resume, with mail in between, before it pushes anything else.
@@ -104,6 +122,8 @@ type Context struct {
 	// Post runs f on the subtask's goroutine, soon. Any goroutine may call it; it never blocks. An
 	// error of f fails the task.
 	Post func(f func() error)
+	// Enumerator is the vertex that gives a reader its splits.
+	Enumerator string
 	// Mail sends body to another task of the job: advice, which may be lost or repeated.
 	Mail func(to job.Task, body []byte)
 	// Overwrite is set when the user allowed sinks to overwrite output they do not know of.

@@ -1,0 +1,270 @@
+package operator
+
+import (
+	"fmt"
+
+	"github.com/cairnstream/cairn/codec"
+	"github.com/cairnstream/cairn/exchange"
+	"github.com/cairnstream/cairn/job"
+	"github.com/cairnstream/cairn/record"
+)
+
+// Router deals the batches of one output out to the channels of one edge. What it holds back to
+// fill frames leaves at Flush.
+type Router interface {
+	Output
+	// Flush sends what is held back.
+	Flush() error
+	// Holding tells whether something is held back.
+	Holding() bool
+	// Close releases what is held back.
+	Close()
+}
+
+// RouterFactory makes the router of one edge for one sending subtask. outs are in the order of the
+// receiving subtasks; k is the number of key groups.
+type RouterFactory func(outs []exchange.Out, k int) Router
+
+// builders holds a batch being filled per channel. A channel without records has none.
+type builders[T any] struct {
+	outs    []exchange.Out
+	pool    *record.Pool[T]
+	rows    int
+	open    []*record.Batch[T]
+	holding int // Channels with an open batch.
+}
+
+func newBuilders[T any](outs []exchange.Out) builders[T] {
+	p := record.PoolOf[T]()
+	return builders[T]{outs: outs, pool: p, rows: p.Rows(), open: make([]*record.Batch[T], len(outs))}
+}
+
+func (s *builders[T]) at(ch int) *record.Batch[T] {
+	b := s.open[ch]
+	if b == nil {
+		b = s.pool.Get()
+		s.open[ch] = b
+		s.holding++
+	}
+	return b
+}
+
+func (s *builders[T]) send(ch int) error {
+	b := s.open[ch]
+	if b == nil {
+		return nil
+	}
+	s.open[ch] = nil
+	s.holding--
+	return s.outs[ch].Send(b)
+}
+
+// markAll puts m behind what every channel has so far.
+func (s *builders[T]) markAll(m record.Mark) {
+	for ch := range s.outs {
+		s.at(ch).Mark(m.Kind, m.Time)
+	}
+}
+
+// absorb moves b to channel ch: as it is when it is worth a frame of its own or keeps its order
+// only so, else row by row behind what is held.
+func (s *builders[T]) absorb(ch int, b *record.Batch[T]) error {
+	if b.Len() >= s.rows/2 {
+		if err := s.send(ch); err != nil {
+			b.Release()
+			return err
+		}
+		return s.outs[ch].Send(b)
+	}
+	to := s.at(ch)
+	if len(to.Rows)+b.Len() > s.rows {
+		if err := s.send(ch); err != nil {
+			b.Release()
+			return err
+		}
+		to = s.at(ch)
+	}
+	hasTimes := len(b.Times) > 0
+	spans(b, func(i int) {
+		to.Rows = append(to.Rows, b.Rows[i])
+		if hasTimes {
+			to.Times = append(to.Times, b.Times[i])
+		}
+	}, func(m record.Mark) { to.Mark(m.Kind, m.Time) })
+	b.Release()
+	return nil
+}
+
+func (s *builders[T]) Flush() error {
+	if s.holding == 0 {
+		return nil
+	}
+	for ch := range s.open {
+		if err := s.send(ch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *builders[T]) Holding() bool { return s.holding > 0 }
+
+func (s *builders[T]) Close() {
+	for ch, b := range s.open {
+		if b != nil {
+			b.Release()
+			s.open[ch] = nil
+		}
+	}
+	s.holding = 0
+}
+
+type forwardRouter[T any] struct{ builders[T] }
+
+// ForwardRouter sends everything to the one receiver of a forward edge.
+func ForwardRouter[T any]() RouterFactory {
+	return func(outs []exchange.Out, _ int) Router { return &forwardRouter[T]{newBuilders[T](outs)} }
+}
+
+func (r *forwardRouter[T]) Emit(a record.Any) error { return r.absorb(0, batchOf[T](a)) }
+
+type rebalanceRouter[T any] struct {
+	builders[T]
+	next int
+}
+
+// RebalanceRouter deals batches out in turn. Marks go to every receiver.
+func RebalanceRouter[T any]() RouterFactory {
+	return func(outs []exchange.Out, _ int) Router { return &rebalanceRouter[T]{builders: newBuilders[T](outs)} }
+}
+
+func (r *rebalanceRouter[T]) Emit(a record.Any) error {
+	b := batchOf[T](a)
+	if len(r.outs) == 1 {
+		return r.absorb(0, b)
+	}
+	hasTimes := len(b.Times) > 0
+	var err error
+	spans(b, func(i int) {
+		to := r.at(r.next)
+		to.Rows = append(to.Rows, b.Rows[i])
+		if hasTimes {
+			to.Times = append(to.Times, b.Times[i])
+		}
+		if len(to.Rows) >= r.rows && err == nil {
+			err = r.send(r.next)
+		}
+		if r.next++; r.next == len(r.outs) {
+			r.next = 0
+		}
+	}, r.markAll)
+	b.Release()
+	return err
+}
+
+type broadcastRouter[T any] struct{ builders[T] }
+
+// BroadcastRouter gives every receiver a copy of each batch.
+func BroadcastRouter[T any]() RouterFactory {
+	return func(outs []exchange.Out, _ int) Router { return &broadcastRouter[T]{newBuilders[T](outs)} }
+}
+
+func (r *broadcastRouter[T]) Emit(a record.Any) error {
+	b := batchOf[T](a)
+	for ch := range len(r.outs) - 1 {
+		if err := r.absorb(ch, b.Clone().(*record.Batch[T])); err != nil {
+			b.Release()
+			return err
+		}
+	}
+	return r.absorb(len(r.outs)-1, b)
+}
+
+type splitRouter struct{ builders[SplitMessage] }
+
+// SplitRouter sends each split to the reader that it names.
+func SplitRouter() RouterFactory {
+	return func(outs []exchange.Out, _ int) Router { return &splitRouter{newBuilders[SplitMessage](outs)} }
+}
+
+func (r *splitRouter) Emit(a record.Any) error {
+	b := batchOf[SplitMessage](a)
+	defer b.Release()
+	for i := range b.Rows {
+		to := int(b.Rows[i].Reader)
+		if to < 0 || to >= len(r.outs) {
+			return fmt.Errorf("a split for reader %d of %d", to, len(r.outs))
+		}
+		t := r.at(to)
+		t.Append(b.Rows[i], record.MinTime)
+	}
+	return r.Flush()
+}
+
+type hashRouter[K comparable, T any] struct {
+	builders[T]
+	key    func(*T) K
+	hash   func(*K) uint64
+	k      int
+	owners []int32 // Receiver of each key group.
+	cur    K
+}
+
+// HashRouter sends each record to the owner of its key's group.
+func HashRouter[K comparable, T any](key func(*T) K, kc codec.Codec[K]) RouterFactory {
+	return func(outs []exchange.Out, k int) Router {
+		r := &hashRouter[K, T]{builders: newBuilders[T](outs), key: key, hash: codec.NewHasher(kc), k: k}
+		r.owners = make([]int32, k)
+		for g := range r.owners {
+			r.owners[g] = int32(job.OwnerOf(g, k, len(outs)))
+		}
+		return r
+	}
+}
+
+func (r *hashRouter[K, T]) Emit(a record.Any) error {
+	b := batchOf[T](a)
+	if len(r.outs) == 1 {
+		return r.absorb(0, b)
+	}
+	hasTimes := len(b.Times) > 0
+	start := 0
+	for m := 0; ; m++ {
+		end := b.Len()
+		if m < len(b.Marks) {
+			end = b.SelIndex(b.Marks[m].Pos)
+		}
+		for n := start; n < end; n++ {
+			i := n
+			if b.Sel != nil {
+				i = int(b.Sel[n])
+			}
+			row := &b.Rows[i]
+			r.cur = r.key(row)
+			h := r.hash(&r.cur)
+			ch := int(r.owners[h%uint64(r.k)])
+			to := r.open[ch]
+			if to == nil {
+				to = r.at(ch)
+			}
+			to.Rows = append(to.Rows, *row)
+			to.Hash = append(to.Hash, h)
+			if hasTimes {
+				to.Times = append(to.Times, b.Times[i])
+			}
+			if len(to.Rows) >= r.rows {
+				if err := r.send(ch); err != nil {
+					b.Release()
+					return err
+				}
+			}
+		}
+		if m == len(b.Marks) {
+			break
+		}
+		r.markAll(b.Marks[m])
+		start = end
+	}
+	b.Release()
+	return nil
+}

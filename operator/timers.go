@@ -1,0 +1,186 @@
+package operator
+
+import (
+	"container/heap"
+
+	"github.com/cairnstream/cairn/codec"
+	"github.com/cairnstream/cairn/statebackend"
+)
+
+// timerKey is the key of a timer in keyed state: one per time and key.
+type timerKey[K comparable] struct {
+	Key  K
+	Time int64
+}
+
+// timers are the event-time timers of a keyed operator. The state is what a checkpoint holds; the
+// index, keys by time under a heap of times, is rebuilt from it.
+type timers[K comparable] struct {
+	state statebackend.Value[timerKey[K], bool]
+	hash  func(*K) uint64
+	index timeIndex[hashed[K]]
+}
+
+type hashed[K comparable] struct {
+	key  K
+	hash uint64
+}
+
+func slotAt(hash uint64, time int64) uint64 {
+	h := hash ^ uint64(time)*0x9E3779B97F4A7C15
+	h ^= h >> 32
+	h *= 0xD6E8FEB86659FD93
+	return h ^ h>>32
+}
+
+func openTimers[K comparable](b statebackend.Backend, kc codec.Codec[K], hash func(*K) uint64) (*timers[K], error) {
+	t := &timers[K]{hash: hash}
+	desc := statebackend.ValueDesc[timerKey[K], bool]{
+		Name: timersState, Key: timerCodec[K]{kc}, Value: codec.Bool(),
+		Hash: func(k *timerKey[K]) (uint64, uint64) {
+			h := hash(&k.Key)
+			return h, slotAt(h, k.Time)
+		},
+	}
+	s, err := statebackend.OpenValue(b, desc)
+	if err != nil {
+		return nil, err
+	}
+	t.state = s
+	return t, nil
+}
+
+// rebuild fills the index from restored state.
+func (t *timers[K]) rebuild() {
+	for k := range t.state.All() {
+		t.index.add(k.Time, hashed[K]{k.Key, t.hash(&k.Key)})
+	}
+}
+
+func (t *timers[K]) set(key *K, hash uint64, time int64) {
+	if v, fresh := t.state.Upsert(hash, slotAt(hash, time), &timerKey[K]{*key, time}); fresh {
+		*v = true
+		t.index.add(time, hashed[K]{*key, hash})
+	}
+}
+
+// remove takes the timer out of the state; the index forgets it when its time comes.
+func (t *timers[K]) remove(key *K, hash uint64, time int64) {
+	t.state.Delete(hash, slotAt(hash, time), &timerKey[K]{*key, time})
+}
+
+// pop takes the next timer that is due at watermark w.
+func (t *timers[K]) pop(w int64) (k hashed[K], time int64, ok bool) {
+	for {
+		time, ok = t.index.first()
+		if !ok || time > w {
+			return k, 0, false
+		}
+		k = t.index.pop()
+		if t.state.Delete(k.hash, slotAt(k.hash, time), &timerKey[K]{k.key, time}) {
+			return k, time, true
+		}
+	}
+}
+
+func (t *timers[K]) due(w int64) bool {
+	first, ok := t.index.first()
+	return ok && first <= w
+}
+
+// timerCodec encodes a timerKey as the key followed by 8 bytes of time.
+type timerCodec[K comparable] struct{ key codec.Codec[K] }
+
+func (c timerCodec[K]) Append(dst []byte, v *timerKey[K]) ([]byte, error) {
+	dst, err := c.key.Append(dst, &v.Key)
+	if err != nil {
+		return dst, err
+	}
+	return codec.Int64().Append(dst, &v.Time)
+}
+
+func (c timerCodec[K]) Decode(src []byte, v *timerKey[K]) (int, error) {
+	n, err := c.key.Decode(src, &v.Key)
+	if err != nil {
+		return n, err
+	}
+	m, err := codec.Int64().Decode(src[n:], &v.Time)
+	return n + m, err
+}
+
+func (c timerCodec[K]) Copy(dst, src *timerKey[K]) {
+	c.key.Copy(&dst.Key, &src.Key)
+	dst.Time = src.Time
+}
+
+func (c timerCodec[K]) Schema() codec.Schema {
+	return codec.Schema{Codec: "key-time", Version: 1, Shape: c.key.Schema().String()}
+}
+
+// timeIndex keeps values by time, earliest first. Values of one time come in the order they were
+// added. The zero value is empty.
+type timeIndex[V any] struct {
+	at    map[int64]*bucket[V]
+	times timeHeap
+	spare *bucket[V]
+}
+
+type bucket[V any] struct {
+	vs   []V
+	next int
+}
+
+func (x *timeIndex[V]) add(time int64, v V) {
+	b := x.at[time]
+	if b == nil {
+		if x.at == nil {
+			x.at = map[int64]*bucket[V]{}
+		}
+		if b = x.spare; b != nil {
+			x.spare = nil
+		} else {
+			b = &bucket[V]{}
+		}
+		x.at[time] = b
+		heap.Push(&x.times, time)
+	}
+	b.vs = append(b.vs, v)
+}
+
+func (x *timeIndex[V]) first() (int64, bool) {
+	if len(x.times) == 0 {
+		return 0, false
+	}
+	return x.times[0], true
+}
+
+// pop takes the next value of the first time. The index is not empty.
+func (x *timeIndex[V]) pop() V {
+	time := x.times[0]
+	b := x.at[time]
+	v := b.vs[b.next]
+	var zero V
+	b.vs[b.next] = zero
+	b.next++
+	if b.next == len(b.vs) {
+		heap.Pop(&x.times)
+		delete(x.at, time)
+		b.vs, b.next = b.vs[:0], 0
+		x.spare = b
+	}
+	return v
+}
+
+type timeHeap []int64
+
+func (h timeHeap) Len() int           { return len(h) }
+func (h timeHeap) Less(i, j int) bool { return h[i] < h[j] }
+func (h timeHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *timeHeap) Push(x any)        { *h = append(*h, x.(int64)) }
+func (h *timeHeap) Pop() any {
+	old := *h
+	n := len(old)
+	x := old[n-1]
+	*h = old[:n-1]
+	return x
+}

@@ -1,0 +1,107 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cairnstream/cairn/job"
+	"github.com/cairnstream/cairn/operator"
+)
+
+// Program is a named function that builds a job.
+type Program struct {
+	Name  string
+	Build func(*Job)
+}
+
+// Job is the job that a program builds.
+type Job struct {
+	args     map[string]string
+	missing  []string
+	used     map[string]bool
+	settings map[string]string
+	ops      []job.Operator
+	nodes    []operator.Node
+	problems []string
+}
+
+// Arg returns the argument with that name. A missing one is recorded and all are reported
+// together; the program goes on with an empty string.
+func (j *Job) Arg(name string) string {
+	j.used[name] = true
+	v, ok := j.args[name]
+	if !ok && !slices.Contains(j.missing, name) {
+		j.missing = append(j.missing, name)
+	}
+	return v
+}
+
+// ArgOr returns the argument with that name, or value when it was not given.
+func (j *Job) ArgOr(name, value string) string {
+	j.used[name] = true
+	if v, ok := j.args[name]; ok {
+		return v
+	}
+	return value
+}
+
+// Set sets one of the job's settings, such as checkpoint.interval. What the command line sets wins.
+func (j *Job) Set(key, value string) { j.settings[key] = value }
+
+// Fail records a problem that the program itself found, such as an argument out of range.
+func (j *Job) Fail(format string, args ...any) { j.bad(format, args...) }
+
+func (j *Job) bad(format string, args ...any) {
+	j.problems = append(j.problems, fmt.Sprintf(format, args...))
+}
+
+// Build runs p with args and returns what it built. The error lists every problem.
+func Build(p Program, args map[string]string) (bp *operator.Blueprint, err error) {
+	j := &Job{args: args, used: map[string]bool{}, settings: map[string]string{}}
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("program %q panicked while it built its job: %v", p.Name, v)
+		}
+	}()
+	p.Build(j)
+	var problems []string
+	if len(j.missing) > 0 {
+		problems = append(problems, "missing arguments: "+strings.Join(j.missing, ", ")+" (give each as --arg name=value)")
+	}
+	for _, k := range slices.Sorted(maps.Keys(args)) {
+		if !j.used[k] {
+			problems = append(problems, fmt.Sprintf("unknown argument %q; the program reads: %s", k, strings.Join(slices.Sorted(maps.Keys(j.used)), ", ")))
+		}
+	}
+	problems = append(problems, j.problems...)
+	bp = &operator.Blueprint{Name: p.Name, Graph: job.Graph{Operators: j.ops}, Settings: j.settings, Nodes: j.nodes}
+	if len(problems) == 0 || len(j.ops) > 0 && len(j.problems) == 0 {
+		if err := bp.Graph.Validate(); err != nil {
+			var list *job.Problems
+			if errors.As(err, &list) {
+				problems = append(problems, list.List...)
+			} else {
+				problems = append(problems, err.Error())
+			}
+		}
+	}
+	if len(problems) > 0 {
+		return nil, &job.Problems{What: fmt.Sprintf("program %q", p.Name), List: problems}
+	}
+	return bp, nil
+}
+
+// add appends an operator and returns its index.
+func (j *Job) add(op job.Operator, n operator.Node) int {
+	if op.Name == "" {
+		op.Name = fmt.Sprintf("%s-%d", op.Kind, len(j.ops))
+	} else {
+		op.Named = true
+	}
+	j.ops = append(j.ops, op)
+	j.nodes = append(j.nodes, n)
+	return len(j.ops) - 1
+}

@@ -1,0 +1,123 @@
+package stream
+
+import (
+	"github.com/cairnstream/cairn/codec"
+	"github.com/cairnstream/cairn/job"
+	"github.com/cairnstream/cairn/operator"
+	"github.com/cairnstream/cairn/operator/window"
+)
+
+// Keyed is a stream whose records are grouped by a key: all records of a key go through the same
+// subtask of the next operator.
+type Keyed[K comparable, T any] struct {
+	s   Stream[T]
+	key func(*T) K
+	kc  codec.Codec[K]
+}
+
+// KeyBy groups the records by key. The key is encoded by the codec that codec.Default picks for K.
+func (s Stream[T]) KeyBy[K comparable](key func(*T) K) Keyed[K, T] {
+	c, err := codec.Default[K]()
+	if err != nil {
+		s.j.bad("key of %q: %v", s.j.ops[s.op].Name, err)
+	}
+	return s.KeyByWith(key, c)
+}
+
+// KeyByWith is KeyBy with a codec of the caller's choice.
+func (s Stream[T]) KeyByWith[K comparable](key func(*T) K, c codec.Codec[K]) Keyed[K, T] {
+	if c != nil {
+		if err := codec.CheckKey(c); err != nil {
+			s.j.bad("key of %q: %v", s.j.ops[s.op].Name, err)
+		}
+	}
+	return Keyed[K, T]{s: s, key: key, kc: c}
+}
+
+// edge describes the hash edge to the operator that reads k.
+func (k Keyed[K, T]) edge() (job.Edge, operator.Input) {
+	s := k.s
+	if s.source != nil {
+		s.source.used = true
+	}
+	e := job.Edge{From: s.op, Partition: job.Hash}
+	in := operator.Input{Router: operator.HashRouter(k.key, k.kc)}
+	if k.kc != nil {
+		e.Key = k.kc.Schema().String()
+	}
+	e.Codec, in.Frames, in.NoCodec = s.frames()
+	if in.NoCodec != nil {
+		s.j.bad("operator %q: its records cross a network edge: %v", s.j.ops[s.op].Name, in.NoCodec)
+	}
+	return e, in
+}
+
+// Process adds an operator with keyed state and timers. construct declares the states on its
+// argument and returns what to do with records and timers; it is called once to build the job and
+// once for each subtask.
+func (k Keyed[K, T]) Process[U any](name string, construct func(s *operator.States[K]) operator.Handler[K, T, U]) Stream[U] {
+	j := k.s.j
+	op := job.Operator{Name: name, Kind: job.KindProcess, Stateful: true}
+	if k.kc != nil {
+		st := operator.NewStates(k.kc)
+		h := construct(st)
+		op.State = st.Decls()
+		for _, p := range st.Problems() {
+			j.bad("operator %q: %s", name, p)
+		}
+		if h.Record == nil {
+			j.bad("operator %q: its Handler has no Record function", name)
+		}
+		if h.Timer != nil {
+			op.State = append(op.State, job.StateDecl{Name: "timers", Kind: "timers", Key: k.kc.Schema().String()})
+		}
+	}
+	return addKeyed[K, T, U](k, op, func() operator.Operator { return operator.Process(k.key, k.kc, construct) })
+}
+
+// Window groups the records of each key by event time.
+func (k Keyed[K, T]) Window(name string, w window.TumblingWindows) Windowed[K, T] {
+	if err := w.Validate(); err != nil {
+		k.s.j.bad("window %q: %v", name, err)
+	}
+	return Windowed[K, T]{k: k, name: name, w: w}
+}
+
+// Windowed is a keyed stream grouped by event time.
+type Windowed[K comparable, T any] struct {
+	k    Keyed[K, T]
+	name string
+	w    window.TumblingWindows
+}
+
+// Aggregate folds the records of each key and window into an accumulator and emits one record when
+// the window is complete. Records that come later are counted and dropped.
+func (w Windowed[K, T]) Aggregate[A, R any](agg window.Aggregator[K, T, A, R]) Stream[R] {
+	c, err := codec.Default[A]()
+	if err != nil {
+		w.k.s.j.bad("window %q: accumulator: %v", w.name, err)
+	}
+	return w.AggregateWith(agg, c)
+}
+
+// AggregateWith is Aggregate with a codec of the caller's choice for the accumulator.
+func (w Windowed[K, T]) AggregateWith[A, R any](agg window.Aggregator[K, T, A, R], c codec.Codec[A]) Stream[R] {
+	op := job.Operator{Name: w.name, Kind: job.KindWindow, Stateful: true}
+	if c == nil || w.k.kc == nil {
+		return addKeyed[K, T, R](w.k, op, nil) // A problem was recorded.
+	}
+	def := window.Define(w.w, w.k.key, w.k.kc, c, agg)
+	op.State = def.Decls()
+	op.Params = w.w.String()
+	return addKeyed[K, T, R](w.k, op, func() operator.Operator { return operator.NewWindow(def) })
+}
+
+func addKeyed[K comparable, T, U any](k Keyed[K, T], op job.Operator, make func() operator.Operator) Stream[U] {
+	e, in := k.edge()
+	op.Inputs = []job.Edge{e}
+	i := k.s.j.add(op, operator.Node{
+		New:    func() (operator.Operator, error) { return make(), nil },
+		Inputs: []operator.Input{in},
+	})
+	return Stream[U]{j: k.s.j, op: i, partition: job.Forward}
+}
