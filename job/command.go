@@ -108,7 +108,8 @@ type SubtaskSnapshot struct {
 type StateHandle struct {
 	Name    string // Name of the state within its operator.
 	Kind    string // keyed, list, broadcast
-	Codec   string // Key and value schemas, for checks.
+	Key     string `json:",omitempty"` // Schema of the key, of keyed state.
+	Codec   string // Schema of the value or item.
 	Groups  GroupRange
 	Entries int64
 	// Inline holds the bytes themselves (a framed, checked segment) when Object is empty.
@@ -117,4 +118,7 @@ type StateHandle struct {
 	Offset int64  `json:",omitempty"`
 	Length int64  `json:",omitempty"`
 	Hash   string `json:",omitempty"` // xxh3-128 of the Length bytes, hexadecimal.
+	// Index is the hash of a keyed segment's index, which holds the hash of every block of it: who
+	// reads a part of the segment verifies it by this.
+	Index string `json:",omitempty"`
 }

@@ -2,42 +2,86 @@ package statebackend
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"github.com/cairnstream/cairn/job"
 )
 
-// Table is a typed state as a backend sees it. OpenValue makes it of a ValueDesc.
-type Table any // Shaped by the implementation: see OpenValue.
+// Params say for whom a backend is made.
+type Params struct {
+	Task          job.Task
+	Operator      string
+	Groups        job.GroupRange // The key groups of this subtask,
+	K             int            // of so many in all.
+	MaxConcurrent int            // Checkpoints in flight at a time, from the job's settings.
+}
 
-// Backend holds the keyed state of one operator of one subtask.
+// Factory makes backends. It is chosen by a job's setting state.backend and is safe for concurrent use.
+type Factory interface {
+	New(ctx context.Context, p Params) (Backend, error)
+}
+
+// Backend holds the keyed state of one operator of one subtask. The goroutine that owns the subtask alone
+// calls it; no method but Restore and Open does I/O or waits.
+//
+// Order: Restore at most once, before any record is processed, and Open (through OpenValue) of every state,
+// in either order; then Unopened must be empty; then Freeze, Merge and Committed; Close last.
 type Backend interface {
-	// Freeze fixes the content of all states as of now and returns it. It is the synchronous part
-	// of a snapshot: its time depends on the number of key groups, not of keys. At most
-	// max-concurrent + 1 snapshots are alive at a time.
+	// Open returns the state that t describes, with what Restore has for it. Opening a name twice is an error.
+	Open(t Type) (Table, error)
+	// Restore takes the keyed states of all subtasks that the operator had in a checkpoint, and loads those
+	// entries whose key group is in this subtask's range: at once for states that are open, else when they are
+	// opened, under the same ctx. Before anything is loaded the schemas of open states are compared. After an
+	// error the backend is only good for Close. Handles of other kinds than KindKeyed are passed over.
+	Restore(ctx context.Context, r Reader, handles []job.StateHandle) error
+	// Unopened names the states that Restore has been given and that nobody has opened, sorted. To go on would
+	// lose them: Freeze refuses to.
+	Unopened() []string
+	// Freeze fixes the content of all states as of now and returns it. It is the synchronous part of a
+	// snapshot: its time depends on the number of key groups, not of keys. At most MaxConcurrent + 1 snapshots
+	// are alive at a time; one more is ErrTooManySnapshots.
 	Freeze(id job.CheckpointID) (Snapshot, error)
-	// Merge folds released snapshots' layers together for at most about budget; it tells whether
-	// work is left. The owner calls it between batches.
+	// Merge gives back what only released snapshots needed, for at most about budget; it tells whether work is
+	// left. The owner calls it between batches, after an abort too.
 	Merge(budget time.Duration) bool
-	// Committed says that the snapshots up to id, those aborted aside, are durable.
+	// Committed says that the snapshots up to id, those aborted aside, are durable: the newest of them is what
+	// the next incremental one may build on.
 	Committed(id job.CheckpointID)
-	// Close drops everything.
+	// Close drops everything. Snapshots that are still alive stay readable until they are released.
 	Close() error
 }
 
-// Snapshot is the frozen content of a backend. It is used by one goroutine, which need not be the
+// Snapshot is the frozen content of a backend. One goroutine at a time uses it, which need not be the
 // owner's, while the owner goes on.
 type Snapshot interface {
-	// Write encodes the states and stores them through w, and returns a handle for each state.
+	// Write encodes the states and stores them, through w or in the handles themselves, and returns a handle
+	// for each state that has entries. It blocks on w, and may be repeated with another w.
 	Write(ctx context.Context, w Writer) ([]job.StateHandle, error)
-	// Release lets the backend drop the frozen layer. It is called once, after Write or instead,
-	// from any goroutine.
+	// Release lets the backend use the memory again. It is called once, after Write or instead of it, from any
+	// goroutine.
 	Release()
 }
 
-// Writer stores what a Snapshot writes. snapshot.Writer implements it.
+// Writer stores what a Snapshot writes; snapshot.Writer implements it. One goroutine at a time uses it.
 type Writer interface {
-	// Segment stores data, the encoded entries of one state, and returns where; small data is kept
-	// inline. The bytes are the writer's during the call only.
-	Segment(ctx context.Context, state string, data []byte) (job.StateHandle, error)
+	// Section stores the bytes that fill writes and returns where they are: Inline or Object, Offset, Length and
+	// Hash of the handle are set, the rest is the caller's. After an error of fill nothing of it is stored.
+	Section(ctx context.Context, state string, fill func(io.Writer) error) (job.StateHandle, error)
 }
+
+// Reader opens what a Writer stored; snapshot.Reader implements it. It is safe for concurrent use.
+type Reader interface {
+	// Range opens n bytes from offset off of the section that h describes, inline or not. The range lies inside
+	// the section. Who reads less than a section verifies it by other means than h.Hash.
+	Range(ctx context.Context, h job.StateHandle, off, n int64) (io.ReadCloser, error)
+}
+
+// KindKeyed is the kind of the handles of keyed states.
+const KindKeyed = "keyed"
+
+// The names of the backends, as the setting state.backend takes them.
+const (
+	Memory = "memory"
+	FS     = "fs"
+)

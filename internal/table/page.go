@@ -1,0 +1,153 @@
+package table
+
+import "math/bits"
+
+// A page holds up to 48 entries of one group. Its head is one cache line.
+type head struct {
+	ctrl  [maxWords]uint64 // A byte per slot: empty, deleted, or the tag of the key that is there.
+	epoch uint32           // The table's epoch when this page was made.
+	next  uint32           // The page that holds what does not fit here, or 0. See Table.overflow.
+	used  uint8
+	depth uint8 // Number of leading hash bits that all its keys share.
+	_     [6]byte
+}
+
+const (
+	maxWords = 6
+	maxSlots = 8 * maxWords
+
+	ctrlEmpty   = 0x80
+	ctrlDeleted = 0xFE
+
+	lsb      = 0x0101010101010101
+	msb      = 0x8080808080808080
+	allEmpty = ctrlEmpty * lsb
+)
+
+var emptyCtrl = [maxWords]uint64{allEmpty, allEmpty, allEmpty, allEmpty, allEmpty, allEmpty}
+
+// The sizes of pages, in words of eight slots.
+var classWords = [...]uint8{1, 2, 4, 6}
+
+const numClasses = len(classWords)
+
+// classFor is the smallest of the first limit classes that holds n entries, or the last of them.
+func classFor(n, limit int) int {
+	for c := range limit {
+		if n <= 8*int(classWords[c]) {
+			return c
+		}
+	}
+	return limit - 1
+}
+
+type slot[K comparable, V any] struct {
+	val V // First, so that a V of size zero takes no room.
+	key K
+}
+
+// A page number is the number of its chunk and its place in it. Page 0 is always empty and never written.
+const (
+	chunkBits  = 8
+	chunkPages = 1 << chunkBits
+)
+
+// chunk is a run of pages of one class.
+type chunk[K comparable, V any] struct {
+	heads  []head
+	slots  []slot[K, V]
+	shared []uint64 // A bit per slot: see Table.unshare. Nil when V is free of pointers.
+	words  int
+	class  int
+}
+
+func (c *chunk[K, V]) size() int { return 8 * c.words }
+
+// mix spreads a hash: the directory uses the top bits, tags and places the low half.
+func mix(slot uint64) uint64 {
+	h := slot * 0x9E3779B97F4A7C15
+	return h ^ h>>32
+}
+
+func tagOf(h uint64) uint64 { return (h & 0x7F) * lsb }
+
+// wordOf is where the search in a page begins.
+func wordOf(h uint64, words int) int { return int((h >> 7 & 0x1FFFFFF) * uint64(words) >> 25) }
+
+// matchTag marks the bytes of ctrl that equal the tag; it may mark others, which the comparison of keys sorts out.
+func matchTag(ctrl, tag uint64) uint64 {
+	x := ctrl ^ tag
+	return (x - lsb) &^ x & msb
+}
+
+func matchEmpty(ctrl uint64) uint64 { return ctrl &^ (ctrl << 6) & msb }
+func matchFree(ctrl uint64) uint64  { return ctrl & msb }
+
+// find returns the slot of key in page p, or -1. It does not look into next.
+func (c *chunk[K, V]) find(p int, h uint64, key *K) int {
+	hd := &c.heads[p]
+	tag := tagOf(h)
+	w := wordOf(h, c.words)
+	for range c.words {
+		ctrl := hd.ctrl[w]
+		for m := matchTag(ctrl, tag); m != 0; m &= m - 1 {
+			s := w<<3 + bits.TrailingZeros64(m)>>3
+			if c.slots[p*c.size()+s].key == *key {
+				return s
+			}
+		}
+		if matchEmpty(ctrl) != 0 {
+			return -1
+		}
+		if w++; w == c.words {
+			w = 0
+		}
+	}
+	return -1
+}
+
+// take marks a free slot of page p as used by a key with hash h, and returns it. There must be one.
+func (c *chunk[K, V]) take(p int, h uint64) int {
+	hd := &c.heads[p]
+	w := wordOf(h, c.words)
+	for {
+		if m := matchFree(hd.ctrl[w]); m != 0 {
+			b := bits.TrailingZeros64(m) &^ 7
+			hd.ctrl[w] = hd.ctrl[w]&^(0xFF<<b) | (h&0x7F)<<b
+			hd.used++
+			return w<<3 + b>>3
+		}
+		if w++; w == c.words {
+			w = 0
+		}
+	}
+}
+
+// drop marks slot s of page p as free.
+func (c *chunk[K, V]) drop(p, s int) {
+	hd := &c.heads[p]
+	w, b := s>>3, s&7<<3
+	mark := uint64(ctrlDeleted)
+	if matchEmpty(hd.ctrl[w]) != 0 {
+		mark = ctrlEmpty // No search goes past this word.
+	}
+	hd.ctrl[w] = hd.ctrl[w]&^(0xFF<<b) | mark<<b
+	if hd.used--; hd.used == 0 {
+		hd.ctrl = emptyCtrl
+	}
+}
+
+// each calls f with every slot in use of page p until it returns false.
+func (c *chunk[K, V]) each(p int, f func(s int) bool) bool {
+	hd := &c.heads[p]
+	for w := range c.words {
+		for m := ^hd.ctrl[w] & msb; m != 0; m &= m - 1 {
+			if !f(w<<3 + bits.TrailingZeros64(m)>>3) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (c *chunk[K, V]) at(p, s int) *slot[K, V] { return &c.slots[p*c.size()+s] }

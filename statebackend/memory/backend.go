@@ -1,0 +1,51 @@
+// Package memory is the state backend for small state: tables in memory, and snapshots inline in the
+// checkpoint's metadata, so that a checkpoint needs no object but that. A state whose snapshot is above a
+// limit fails the checkpoint with an error that says so. It starts no goroutines.
+package memory
+
+import (
+	"context"
+
+	"github.com/cairnstream/cairn/job"
+	"github.com/cairnstream/cairn/statebackend"
+	"github.com/cairnstream/cairn/statebackend/internal/tables"
+)
+
+// DefaultLimit is the most bytes of one state's snapshot in one subtask, compressed. The metadata of a
+// checkpoint passes through the JobManager's memory whole.
+const DefaultLimit = 5 << 20
+
+// Factory makes backends. Its zero value is ready for use.
+type Factory struct {
+	Limit int64 // Bytes per state and subtask. Zero means DefaultLimit.
+}
+
+var _ statebackend.Factory = Factory{}
+
+// New implements statebackend.Factory.
+func (f Factory) New(_ context.Context, p statebackend.Params) (statebackend.Backend, error) {
+	return New(Config{
+		Task: p.Task, Operator: p.Operator, Groups: p.Groups, K: p.K, MaxConcurrent: p.MaxConcurrent, Limit: f.Limit,
+	})
+}
+
+// Config describes one backend.
+type Config struct {
+	Task          job.Task
+	Operator      string
+	Groups        job.GroupRange
+	K             int
+	MaxConcurrent int   // Zero means 1.
+	Limit         int64 // Bytes per state. Zero means DefaultLimit.
+}
+
+// New makes a backend without states.
+func New(c Config) (statebackend.Backend, error) {
+	if c.Limit == 0 {
+		c.Limit = DefaultLimit
+	}
+	return tables.New(tables.Config{
+		Params: statebackend.Params{Task: c.Task, Operator: c.Operator, Groups: c.Groups, K: c.K, MaxConcurrent: c.MaxConcurrent},
+		Inline: true, InlineLimit: c.Limit,
+	})
+}

@@ -1,0 +1,76 @@
+package segment
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/cairnstream/cairn/statebackend"
+)
+
+const (
+	magic    = "CAIRNSEG"
+	magicEnd = "CAIRNEND"
+	// Version is of the format. A reader refuses a higher one.
+	Version = 1
+
+	headLen   = len(magic) + 1
+	footerLen = 4 + 16 + len(magicEnd)
+
+	// blockTarget is how many bytes of entries a block holds before compression, about: large enough to
+	// compress well, small enough that who needs one group reads little else.
+	blockTarget = 128 << 10
+	// MaxBlock bounds the bytes of a block before compression, and with it the size of one entry.
+	MaxBlock = 64 << 20
+	// maxTrailer bounds the bytes of a trailer.
+	maxTrailer = 256 << 20
+)
+
+// Descriptor says what a segment holds.
+type Descriptor struct {
+	Operator string `json:"operator"`
+	Subtask  int    `json:"subtask"`
+	State    string `json:"state"`
+	Key      string `json:"key"`   // Schemas.
+	Value    string `json:"value"` //
+	K        int    `json:"k"`     // Number of key groups in all.
+	First    int    `json:"first"` // Those that the segment covers.
+	Last     int    `json:"last"`
+	// Checkpoint is the one that it was written for.
+	Checkpoint uint64 `json:"checkpoint"`
+	// Base is for segments that hold changes only. Version 1 has none: readers refuse others than "".
+	Base string `json:"base,omitempty"`
+}
+
+// Block is a run of the segment's bytes that is compressed and checked by itself.
+type Block struct {
+	First, Last int // Key groups of its entries.
+	Entries     int64
+	Offset      int64 // From the segment's start.
+	Stored      int64 // Bytes.
+	Raw         int64 // Bytes before compression.
+	Zstd        bool  // Else stored as it is.
+	Hash        uint64
+}
+
+// Summary is what the writer of a segment keeps of it.
+type Summary struct {
+	Entries int64
+	Length  int64
+	Index   string // Hash of the trailer: 32 hexadecimal digits.
+}
+
+// HashText is xxh3-128 of data in the notation of handles.
+func HashText(data []byte) string {
+	h := xxh3.Hash128(data).Bytes()
+	return hex.EncodeToString(h[:])
+}
+
+// ErrTooLarge says that an entry does not fit into a block.
+var ErrTooLarge = errors.New("state entry is too large")
+
+func corrupt(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", statebackend.ErrCorrupt, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,209 @@
+package segment
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/zeebo/xxh3"
+
+	"github.com/cairnstream/cairn/job"
+)
+
+var decoder = sync.OnceValue(func() *zstd.Decoder {
+	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxMemory(MaxBlock), zstd.WithDecoderLowmem(true))
+	if err != nil {
+		panic(fmt.Sprintf("zstd decoder: %v", err)) // The options are constants.
+	}
+	return d
+})
+
+// Index is the trailer of a segment.
+type Index struct {
+	Descriptor
+	Blocks  []Block // In the order of key groups.
+	Entries int64
+	Hash    string // As in Summary.Index.
+}
+
+// TailGuess is how much of a segment's end to fetch at first: it nearly always holds the trailer.
+const TailGuess = 64 << 10
+
+// ParseTail reads the index from tail, the last bytes of a segment of length bytes. If tail does not hold all
+// of it, need is how many bytes are wanted, and the index is nil.
+func ParseTail(tail []byte, length int64) (ix *Index, need int64, err error) {
+	if length < int64(headLen+footerLen) {
+		return nil, 0, corrupt("a segment of %d bytes is too short", length)
+	}
+	if int64(len(tail)) > length {
+		return nil, 0, corrupt("%d bytes of a segment of %d", len(tail), length)
+	}
+	if len(tail) < footerLen {
+		return nil, int64(footerLen), nil
+	}
+	footer := tail[len(tail)-footerLen:]
+	if string(footer[20:]) != magicEnd {
+		return nil, 0, corrupt("the segment does not end in %q but in %q", magicEnd, footer[20:])
+	}
+	n := int64(binary.LittleEndian.Uint32(footer))
+	if n > maxTrailer || n > length-int64(headLen+footerLen) {
+		return nil, 0, corrupt("a trailer of %d bytes does not fit into a segment of %d", n, length)
+	}
+	need = n + int64(footerLen)
+	if int64(len(tail)) < need {
+		return nil, need, nil
+	}
+	t := tail[int64(len(tail))-need : len(tail)-footerLen]
+	if h := xxh3.Hash128(t).Bytes(); !bytes.Equal(h[:], footer[4:20]) {
+		return nil, 0, corrupt("the hash of the segment's trailer is %s, not %s", hex.EncodeToString(h[:]), hex.EncodeToString(footer[4:20]))
+	}
+	ix, err = parseTrailer(t, length-need)
+	if err != nil {
+		return nil, 0, err
+	}
+	ix.Hash = HashText(t)
+	return ix, need, nil
+}
+
+// parseTrailer reads a trailer that begins at offset end of its segment.
+func parseTrailer(t []byte, end int64) (*Index, error) {
+	c := cursor{data: t}
+	desc := c.bytes(c.uvarint(maxTrailer))
+	blocks := c.uvarint(maxTrailer)
+	if c.bad {
+		return nil, corrupt("the segment's trailer is cut short")
+	}
+	ix := &Index{}
+	if err := json.Unmarshal(desc, &ix.Descriptor); err != nil {
+		return nil, corrupt("the segment's descriptor: %v", err)
+	}
+	switch {
+	case ix.Base != "":
+		return nil, fmt.Errorf("segment of state %q holds changes to %q: a later version of Cairn wrote it", ix.State, ix.Base)
+	case ix.K < 1 || ix.K > job.MaxMaxParallelism || ix.First < 0 || ix.Last < ix.First-1 || ix.Last >= ix.K:
+		return nil, corrupt("the segment covers key groups [%d,%d] of %d", ix.First, ix.Last, ix.K)
+	}
+	const least = 6 + 8 // Bytes of a block's line at least.
+	if blocks > int64(len(c.data)/least) {
+		return nil, corrupt("the segment's trailer lists %d blocks in %d bytes", blocks, len(c.data))
+	}
+	ix.Blocks = make([]Block, blocks)
+	offset, last := int64(headLen), ix.First
+	for i := range ix.Blocks {
+		b := &ix.Blocks[i]
+		b.Offset = offset
+		b.First = int(c.uvarint(job.MaxMaxParallelism))
+		b.Last = b.First + int(c.uvarint(job.MaxMaxParallelism))
+		b.Entries = c.uvarint(1 << 56)
+		b.Stored = c.uvarint(MaxBlock)
+		b.Raw = c.uvarint(MaxBlock)
+		flags := c.bytes(1)
+		hash := c.bytes(8)
+		if c.bad || flags[0] > 1 || b.First < last || b.Last > ix.Last || b.Stored > end-offset {
+			return nil, corrupt("line %d of the segment's index", i)
+		}
+		b.Zstd, b.Hash = flags[0] == 1, binary.LittleEndian.Uint64(hash)
+		if !b.Zstd && b.Raw != b.Stored {
+			return nil, corrupt("line %d of the segment's index: an uncompressed block of %d bytes that takes %d", i, b.Raw, b.Stored)
+		}
+		offset += b.Stored
+		last = b.Last
+		ix.Entries += b.Entries
+		if ix.Entries < 0 {
+			return nil, corrupt("line %d of the segment's index: number of entries", i)
+		}
+	}
+	if len(c.data) > 0 || offset != end {
+		return nil, corrupt("the segment's blocks end at byte %d, its trailer begins at %d, and %d bytes of it are left over", offset, end, len(c.data))
+	}
+	return ix, nil
+}
+
+// Overlapping is the blocks that have entries of the groups. They lie one behind the other.
+func (ix *Index) Overlapping(groups job.GroupRange) []Block {
+	from, to := len(ix.Blocks), 0
+	for i, b := range ix.Blocks {
+		if b.First <= groups.Last && b.Last >= groups.First {
+			from, to = min(from, i), i+1
+		}
+	}
+	if from >= to {
+		return nil
+	}
+	return ix.Blocks[from:to]
+}
+
+// Decode verifies the stored bytes of b and gives what they hold; it may use dst's memory.
+func (b Block) Decode(stored, dst []byte) ([]byte, error) {
+	if int64(len(stored)) != b.Stored {
+		return nil, corrupt("block at byte %d has %d bytes, not %d", b.Offset, len(stored), b.Stored)
+	}
+	if h := xxh3.Hash(stored); h != b.Hash {
+		return nil, corrupt("the hash of the block at byte %d is %016x, not %016x", b.Offset, h, b.Hash)
+	}
+	if !b.Zstd {
+		return stored, nil
+	}
+	raw, err := decoder().DecodeAll(stored, dst[:0])
+	if err != nil {
+		return nil, corrupt("block at byte %d: %v", b.Offset, err)
+	}
+	if int64(len(raw)) != b.Raw {
+		return nil, corrupt("block at byte %d unpacks to %d bytes, not %d", b.Offset, len(raw), b.Raw)
+	}
+	return raw, nil
+}
+
+// Runs calls visit with each run of entries in a decoded block.
+func (b Block) Runs(raw []byte, visit func(group int, entries int64, data []byte) error) error {
+	c := cursor{data: raw}
+	var entries int64
+	last := b.First
+	for len(c.data) > 0 {
+		group := int(c.uvarint(job.MaxMaxParallelism))
+		n := c.uvarint(1 << 56)
+		data := c.bytes(c.uvarint(MaxBlock))
+		if c.bad || group < last || group > b.Last || n > b.Entries-entries {
+			return corrupt("block at byte %d: its runs of entries do not add up", b.Offset)
+		}
+		last = group
+		entries += n
+		if err := visit(group, n, data); err != nil {
+			return err
+		}
+	}
+	if entries != b.Entries {
+		return corrupt("block at byte %d has %d entries, not %d", b.Offset, entries, b.Entries)
+	}
+	return nil
+}
+
+// cursor reads from the front of data; after a failure bad is set and everything is empty.
+type cursor struct {
+	data []byte
+	bad  bool
+}
+
+func (c *cursor) uvarint(limit uint64) int64 {
+	v, n := binary.Uvarint(c.data)
+	if n <= 0 || v > limit {
+		c.bad, c.data = true, nil
+		return 0
+	}
+	c.data = c.data[n:]
+	return int64(v)
+}
+
+func (c *cursor) bytes(n int64) []byte {
+	if c.bad || n > int64(len(c.data)) {
+		c.bad, c.data = true, nil
+		return nil
+	}
+	b := c.data[:n]
+	c.data = c.data[n:]
+	return b
+}

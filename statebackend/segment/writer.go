@@ -1,0 +1,148 @@
+package segment
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/zeebo/xxh3"
+)
+
+// The encoder keeps no state between blocks. It is shared, so that its tables are made once per process.
+var encoder = sync.OnceValue(func() *zstd.Encoder {
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(2),
+		zstd.WithEncoderCRC(false), zstd.WithWindowSize(256<<10), zstd.WithLowerEncoderMem(true))
+	if err != nil {
+		panic(fmt.Sprintf("zstd encoder: %v", err)) // The options are constants.
+	}
+	return e
+})
+
+// Writer writes a segment. One goroutine uses it.
+type Writer struct {
+	out     io.Writer
+	desc    Descriptor
+	raw     []byte // The block being filled.
+	stored  []byte
+	blocks  []Block
+	open    Block
+	offset  int64
+	entries int64
+}
+
+// NewWriter begins a segment.
+func NewWriter(out io.Writer, d Descriptor) *Writer { return &Writer{out: out, desc: d} }
+
+// Reset begins another segment and keeps buffers.
+func (w *Writer) Reset(out io.Writer, d Descriptor) {
+	*w = Writer{out: out, desc: d, raw: w.raw[:0], stored: w.stored[:0], blocks: w.blocks[:0]}
+}
+
+// Add adds encoded entries of one key group. Groups come in ascending order, each as often as one likes.
+func (w *Writer) Add(group int, entries int64, data []byte) error {
+	if entries == 0 {
+		return nil
+	}
+	if len(data) > MaxBlock-3*binary.MaxVarintLen64 {
+		return fmt.Errorf("%w: %d bytes of one key group in a run, limit is %d", ErrTooLarge, len(data), MaxBlock)
+	}
+	if group < w.desc.First || group > w.desc.Last || len(w.raw) > 0 && group < w.open.Last || len(w.blocks) > 0 && group < w.blocks[len(w.blocks)-1].Last {
+		return fmt.Errorf("key group %d is out of order in [%d,%d]", group, w.desc.First, w.desc.Last)
+	}
+	if len(w.raw) > 0 && len(w.raw)+len(data) > MaxBlock-3*binary.MaxVarintLen64 {
+		if err := w.flush(); err != nil {
+			return err
+		}
+	}
+	if len(w.raw) == 0 {
+		w.open = Block{First: group}
+	}
+	w.open.Last = group
+	w.open.Entries += entries
+	w.raw = binary.AppendUvarint(w.raw, uint64(group))
+	w.raw = binary.AppendUvarint(w.raw, uint64(entries))
+	w.raw = binary.AppendUvarint(w.raw, uint64(len(data)))
+	w.raw = append(w.raw, data...)
+	if len(w.raw) >= blockTarget {
+		return w.flush()
+	}
+	return nil
+}
+
+func (w *Writer) flush() error {
+	if err := w.begin(); err != nil {
+		return err
+	}
+	b := w.open
+	b.Offset, b.Raw = w.offset, int64(len(w.raw))
+	w.stored = encoder().EncodeAll(w.raw, w.stored[:0])
+	data := w.stored
+	if b.Zstd = len(w.stored) < len(w.raw); !b.Zstd {
+		data = w.raw
+	}
+	b.Stored, b.Hash = int64(len(data)), xxh3.Hash(data)
+	w.blocks = append(w.blocks, b)
+	w.entries += b.Entries
+	w.raw = w.raw[:0]
+	return w.write(data)
+}
+
+func (w *Writer) begin() error {
+	if w.offset > 0 {
+		return nil
+	}
+	return w.write(append([]byte(magic), Version))
+}
+
+func (w *Writer) write(data []byte) error {
+	n, err := w.out.Write(data)
+	w.offset += int64(n)
+	return err
+}
+
+// Finish ends the segment.
+func (w *Writer) Finish() (Summary, error) {
+	if len(w.raw) > 0 {
+		if err := w.flush(); err != nil {
+			return Summary{}, err
+		}
+	}
+	if err := w.begin(); err != nil {
+		return Summary{}, err
+	}
+	desc, err := json.Marshal(w.desc)
+	if err != nil {
+		return Summary{}, err
+	}
+	t := binary.AppendUvarint(nil, uint64(len(desc)))
+	t = append(t, desc...)
+	t = binary.AppendUvarint(t, uint64(len(w.blocks)))
+	for _, b := range w.blocks {
+		t = binary.AppendUvarint(t, uint64(b.First))
+		t = binary.AppendUvarint(t, uint64(b.Last-b.First))
+		t = binary.AppendUvarint(t, uint64(b.Entries))
+		t = binary.AppendUvarint(t, uint64(b.Stored))
+		t = binary.AppendUvarint(t, uint64(b.Raw))
+		t = append(t, flag(b.Zstd))
+		t = binary.LittleEndian.AppendUint64(t, b.Hash)
+	}
+	h := xxh3.Hash128(t).Bytes()
+	index := HashText(t)
+	t = binary.LittleEndian.AppendUint32(t, uint32(len(t)))
+	t = append(t, h[:]...)
+	t = append(t, magicEnd...)
+	if err := w.write(t); err != nil {
+		return Summary{}, err
+	}
+	return Summary{Entries: w.entries, Length: w.offset, Index: index}, nil
+}
+
+func flag(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}
