@@ -1,6 +1,7 @@
 package metastore
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"unicode"
@@ -164,6 +165,7 @@ func (p *problems) tooLarge(format string, args ...any) {
 
 func (p *problems) key(what, key string) {
 	if err := CheckKey(key); err != nil {
+		p.large = p.large || errors.Is(err, ErrTooLarge)
 		p.add("%s: %v", what, err)
 	}
 }
