@@ -31,6 +31,11 @@ type (
 		Attempt job.Attempt
 		Reason  string
 	}
+	// RestoreRefused says that the newest checkpoint cannot be restored, now or ever. Nothing was sent.
+	RestoreRefused struct {
+		Attempt job.Attempt
+		Failure job.Failure
+	}
 	// TaskChanged is what a worker reports of a task.
 	TaskChanged struct {
 		Attempt job.Attempt
@@ -62,6 +67,7 @@ func (SlotsChanged) event()        {}
 func (Placed) event()              {}
 func (Persisted) event()           {}
 func (PersistFailed) event()       {}
+func (RestoreRefused) event()      {}
 func (TaskChanged) event()         {}
 func (WorkerLost) event()          {}
 func (Cancel) event()              {}
@@ -80,6 +86,9 @@ func (e Placed) String() string {
 func (e Persisted) String() string { return fmt.Sprintf("persisted a%d", e.Attempt) }
 func (e PersistFailed) String() string {
 	return fmt.Sprintf("persist a%d failed: %s", e.Attempt, e.Reason)
+}
+func (e RestoreRefused) String() string {
+	return fmt.Sprintf("restore refused a%d: %v", e.Attempt, e.Failure)
 }
 func (e TaskChanged) String() string {
 	s := fmt.Sprintf("a%d %v %s", e.Attempt, e.Task, e.State)

@@ -82,6 +82,11 @@ func (m *Machine) Step(now time.Time, ev Event) []Action {
 			m.enter(WaitingForSlots, ev.Reason)
 			m.lack("the metadata store: " + ev.Reason)
 		}
+	case RestoreRefused:
+		if m.wanted && ev.Attempt == m.attempt && m.state == Deploying {
+			m.wanted = false
+			m.refuse(ev.Failure)
+		}
 	case TaskChanged:
 		m.taskChanged(ev)
 	case WorkerLost:

@@ -14,7 +14,7 @@ import (
 
 // TestStories runs testdata/*.txt. Each holds `init` with settings, then `do` blocks, an event a line:
 //
-//	begin | slots | cancel | persisted | persist-failed | advance 5s (Due whenever NextDue says)
+//	begin | slots | cancel | persisted | persist-failed | restore-refused | advance 5s (Due whenever NextDue says)
 //	placed w1 w2 (enum/0 and read/0 on the first, read/1 and sum/0 on the second) | short TEXT
 //	ready|running|end-of-data|finished|cancelled TASK... (or all) | failed TASK CLASS
 //	lost w1 | lost-spared w1 | checkpoint | checkpoints-failed CLASS
@@ -105,6 +105,8 @@ func (s *story) do(t *testing.T, line string) {
 		s.step(Persisted{attempt})
 	case "persist-failed":
 		s.step(PersistFailed{attempt, "store away"})
+	case "restore-refused":
+		s.step(RestoreRefused{attempt, job.Failure{Class: job.ClassRefused, Message: "manifest damaged"}})
 	case "short":
 		s.step(Placed{Shortfall: strings.Join(f[1:], " ")})
 	case "placed":

@@ -10,11 +10,7 @@ import (
 // fail gives the attempt up and decides what follows: another one after a pause, or the end. enough
 // tells of a lost worker that the others have the slots; then the pause does not grow.
 func (m *Machine) fail(cause Cause, f job.Failure, enough bool) {
-	m.history = append(m.history, Incident{Time: m.now, Attempt: m.attempt, Cause: cause, Failure: f})
-	if n := len(m.history); n > historyLen {
-		m.history = m.history[n-historyLen:]
-	}
-	m.failure = &f
+	m.record(cause, f)
 	healthy := m.state == Running || m.state == Finishing
 	if healthy && (m.checkpointed || m.now.Sub(m.since) >= m.cfg.Healthy) {
 		m.level = 0
@@ -35,6 +31,22 @@ func (m *Machine) fail(cause Cause, f job.Failure, enough bool) {
 	m.emit(Restart{cause, f, delay})
 	m.halt()
 	m.settle()
+}
+
+func (m *Machine) record(cause Cause, f job.Failure) {
+	m.history = append(m.history, Incident{Time: m.now, Attempt: m.attempt, Cause: cause, Failure: f})
+	if n := len(m.history); n > historyLen {
+		m.history = m.history[n-historyLen:]
+	}
+	m.failure = &f
+}
+
+// refuse ends a job whose checkpoint cannot be restored.
+func (m *Machine) refuse(f job.Failure) {
+	m.record(CauseRestore, f)
+	m.emit(Freed{m.attempt})
+	m.enter(Failing, f.String())
+	m.conclude(Failed, f.String())
 }
 
 // delay is the pause before the next attempt, by the job's strategy.

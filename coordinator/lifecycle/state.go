@@ -7,9 +7,9 @@ type State string
 
 // The states of a job.
 const (
-	Created         State = "created"           // Recorded; nothing has been tried.
-	WaitingForSlots State = "waiting-for-slots" // It says what it lacks.
-	Deploying       State = "deploying"         // From a placement to the moment when every task runs.
+	Created         State = "created"   // Recorded; nothing has been tried.
+	WaitingForSlots State = "waiting"   // For slots, a program or a store; it says what it lacks.
+	Deploying       State = "deploying" // From a placement to the moment when every task runs.
 	Running         State = "running"
 	Finishing       State = "finishing"  // All data is read; the final checkpoint and the sinks' commits are under way.
 	Restarting      State = "restarting" // The tasks of the failed attempt end, then a pause passes.
@@ -50,5 +50,6 @@ const (
 	CauseWorker     Cause = "worker-lost"
 	CauseCheckpoint Cause = "checkpoint"
 	CauseDeploy     Cause = "deploy-timeout"
+	CauseRestore    Cause = "restore"
 	CauseFailover   Cause = "jobmanager-restarted"
 )
