@@ -38,10 +38,36 @@ type Gate struct {
 
 	mu struct {
 		sync.Mutex
-		runnable []int // Ports with entries that are not blocked, in the order they are served.
+		runnable ring
 		err      error
 		closed   bool
 	}
+}
+
+// ring holds the indices of the ports to serve, in that order: those with entries that were not
+// blocked when they were put there. A port is in it once at most, so it never outgrows its slots.
+type ring struct {
+	slots []int32
+	head  int
+	n     int
+}
+
+func (r *ring) push(i int) {
+	at := r.head + r.n
+	if at >= len(r.slots) {
+		at -= len(r.slots)
+	}
+	r.slots[at] = int32(i)
+	r.n++
+}
+
+func (r *ring) pop() int {
+	i := r.slots[r.head]
+	if r.head++; r.head == len(r.slots) {
+		r.head = 0
+	}
+	r.n--
+	return int(i)
 }
 
 // Port is the receiving end of one channel.
@@ -51,7 +77,6 @@ type Port struct {
 	frames record.Frames
 	taken  func(n int) // Called after data was taken; see OnTaken.
 	room   chan struct{}
-	limit  int
 
 	// Guarded by gate.mu.
 	queue   []entry
@@ -61,10 +86,19 @@ type Port struct {
 	listed  bool // In gate.mu.runnable.
 }
 
+// keepEntries bounds the queue memory that an empty port keeps: a gate may have thousands of them,
+// and a busy channel has few entries queued at a time.
+const keepEntries = 8
+
+// compactEntries is how many taken entries a queue that never runs empty collects at its front
+// before the rest moves down.
+const compactEntries = 64
+
 // NewGate makes a gate with one port for each element of frames, which decode what transports
 // deliver to that port as frames.
 func NewGate(frames []record.Frames) *Gate {
-	g := &Gate{ready: make(chan struct{}, 1)}
+	g := &Gate{ready: make(chan struct{}, 1), ports: make([]*Port, 0, len(frames))}
+	g.mu.runnable.slots = make([]int32, len(frames))
 	for i, f := range frames {
 		g.ports = append(g.ports, &Port{gate: g, index: i, frames: f, room: make(chan struct{}, 1)})
 	}
@@ -88,12 +122,11 @@ func (g *Gate) Poll() (Item, bool, error) {
 	}
 	var p *Port
 	for p == nil {
-		if len(g.mu.runnable) == 0 {
+		if g.mu.runnable.n == 0 {
 			g.mu.Unlock()
 			return Item{}, false, nil
 		}
-		next := g.ports[g.mu.runnable[0]]
-		g.mu.runnable = append(g.mu.runnable[:0], g.mu.runnable[1:]...)
+		next := g.ports[g.mu.runnable.pop()]
 		next.listed = false
 		if !next.blocked && next.len() > 0 {
 			p = next
@@ -143,8 +176,11 @@ func (g *Gate) Unblock(i int) {
 	g.mu.Lock()
 	p := g.ports[i]
 	p.blocked = false
-	p.list()
+	wake := p.list()
 	g.mu.Unlock()
+	if wake {
+		g.signal()
+	}
 }
 
 // Close drops everything queued; what is delivered later is dropped too.
@@ -154,9 +190,9 @@ func (g *Gate) Close() {
 	var drop []entry
 	for _, p := range g.ports {
 		drop = append(drop, p.queue[p.head:]...)
-		p.queue, p.head, p.data = nil, 0, 0
+		p.queue, p.head, p.data, p.listed = nil, 0, 0, false
 	}
-	g.mu.runnable = nil
+	g.mu.runnable.head, g.mu.runnable.n = 0, 0
 	g.mu.Unlock()
 	for i := range drop {
 		drop[i].release()
@@ -209,7 +245,7 @@ func (p *Port) Frame(f Frame) error { return p.push(entry{frame: f}) }
 // Control delivers a control event, for which there is always room.
 func (p *Port) Control(c record.Control) error { return p.push(entry{control: c}) }
 
-// Fail breaks the whole gate of p with an error that names the channel's peer.
+// Fail breaks the whole gate of p. err names the channel and its peer.
 func (p *Port) Fail(err error) { p.gate.Fail(err) }
 
 // TryBatch delivers b if fewer than limit batches are queued on p. When it returns false without
@@ -261,9 +297,6 @@ func (p *Port) push(e entry) error {
 
 // append queues e; it tells whether the subtask may be waiting for it. gate.mu is held.
 func (p *Port) append(e entry) bool {
-	if p.head > 0 && p.head == len(p.queue) {
-		p.queue, p.head = p.queue[:0], 0
-	}
 	p.queue = append(p.queue, e)
 	if e.isData() {
 		p.data++
@@ -276,9 +309,11 @@ func (p *Port) pop() entry {
 	p.queue[p.head] = entry{}
 	p.head++
 	switch {
+	case p.head == len(p.queue) && cap(p.queue) > keepEntries:
+		p.queue, p.head = nil, 0
 	case p.head == len(p.queue):
 		p.queue, p.head = p.queue[:0], 0
-	case p.head >= 64 && p.head*2 >= len(p.queue):
+	case p.head >= compactEntries && p.head*2 >= len(p.queue):
 		n := copy(p.queue, p.queue[p.head:])
 		clear(p.queue[n:])
 		p.queue, p.head = p.queue[:n], 0
@@ -295,6 +330,6 @@ func (p *Port) list() bool {
 		return false
 	}
 	p.listed = true
-	p.gate.mu.runnable = append(p.gate.mu.runnable, p.index)
-	return len(p.gate.mu.runnable) == 1
+	p.gate.mu.runnable.push(p.index)
+	return p.gate.mu.runnable.n == 1
 }
