@@ -19,7 +19,8 @@ import (
 //	json.RawMessage  what the codecs json and proto encode
 //	nil              a pointer, slice or map that is nil
 //
-// Not-a-number and the infinities, which JSON does not have, are strings.
+// What JSON does not have is a string: not-a-number, the infinities, times outside of the years 0
+// to 9999.
 type Dynamic func(src []byte) (value any, n int, err error)
 
 // Object is a struct without its Go type, in the order of its fields.
@@ -173,6 +174,9 @@ func (d *dynamic) value(t *Type) any {
 	case KindTime:
 		at, pos, err := readTime(d.src, d.pos)
 		d.pos, d.err = pos, err
+		if y := at.Year(); y < 0 || y > 9999 { // time.Time has no JSON then.
+			return at.Format(time.RFC3339Nano)
+		}
 		return at
 	case KindString:
 		n, pos, err := readLen(d.src, d.pos)

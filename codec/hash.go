@@ -78,3 +78,25 @@ func (text[T]) newHasher() Hasher[T] {
 		return xxh3.Hash(long)
 	}
 }
+
+func (c word4[T]) newHasher() Hasher[T] {
+	return func(key *T) uint64 {
+		var b [4]byte
+		binary.LittleEndian.PutUint32(b[:], *(*uint32)(unsafe.Pointer(key)))
+		return xxh3.Hash(b[:])
+	}
+}
+
+func (c word2[T]) newHasher() Hasher[T] {
+	return func(key *T) uint64 {
+		var b [2]byte
+		binary.LittleEndian.PutUint16(b[:], *(*uint16)(unsafe.Pointer(key)))
+		return xxh3.Hash(b[:])
+	}
+}
+
+func (c word1[T]) newHasher() Hasher[T] { return hashByte[T] }
+
+func (flag[T]) newHasher() Hasher[T] { return hashByte[T] }
+
+func hashByte[T any](key *T) uint64 { return xxh3.Hash([]byte{*(*byte)(unsafe.Pointer(key))}) }

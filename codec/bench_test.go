@@ -1,0 +1,104 @@
+package codec
+
+import (
+	"testing"
+	"time"
+)
+
+func BenchmarkHash(b *testing.B) {
+	n, short, long := int64(1), "0123456789", "0123456789012345678901234567890123456789"
+	pair := [2]int64{1, 2}
+	hn, hs, hp := NewHasher(Int64()), NewHasher(String()), NewHasher(MustStruct[[2]int64]())
+	b.Run("int64", func(b *testing.B) { benchHash(b, hn, &n) })
+	b.Run("string-10", func(b *testing.B) { benchHash(b, hs, &short) })
+	b.Run("string-40", func(b *testing.B) { benchHash(b, hs, &long) })
+	b.Run("struct-16", func(b *testing.B) { benchHash(b, hp, &pair) })
+}
+
+var sink uint64
+
+func benchHash[K any](b *testing.B, h Hasher[K], key *K) {
+	b.ReportAllocs()
+	sum := uint64(0)
+	for b.Loop() {
+		sum += h(key)
+	}
+	sink = sum
+}
+
+func BenchmarkCodec(b *testing.B) {
+	b.Run("int64", func(b *testing.B) { benchCodec(b, Int64(), 5) })
+	b.Run("string-10", func(b *testing.B) { benchCodec(b, String(), "0123456789") })
+	b.Run("struct-24", func(b *testing.B) { benchCodec(b, MustStruct[tick](), tick{1, 2, 3}) })
+	b.Run("struct-80", func(b *testing.B) { benchCodec(b, MustStruct[quote](), quote{At: 1, Open: true}) })
+	b.Run("strings", func(b *testing.B) { benchCodec(b, MustStruct[line](), line{"sku-00017", 3, 9.5}) })
+	b.Run("order", func(b *testing.B) {
+		benchCodec(b, MustStruct[order](), order{
+			ID: 1, Customer: "customer-1", Note: "leave at the door", At: time.Unix(1700000000, 0).UTC(),
+			Lines: []line{{"sku-1", 1, 2}, {"sku-2", 3, 4}},
+		})
+	})
+	b.Run("map-8", func(b *testing.B) {
+		benchCodec(b, MustStruct[map[string]int64](), map[string]int64{"a": 1, "b": 2, "c": 3, "d": 4, "e": 5, "f": 6, "g": 7, "h": 8})
+	})
+	b.Run("json-order", func(b *testing.B) {
+		benchCodec(b, JSON[order](), order{ID: 1, Customer: "customer-1", Lines: []line{{"sku-1", 1, 2}}})
+	})
+}
+
+func benchCodec[T any](b *testing.B, c Codec[T], v T) {
+	buf, err := c.Append(nil, &v)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var got T
+	b.Run("append", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			buf, _ = c.Append(buf[:0], &v)
+		}
+	})
+	b.Run("decode", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			_, _ = c.Decode(buf, &got)
+		}
+	})
+	b.Run("copy", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			c.Copy(&got, &v)
+		}
+	})
+	bulk, ok := c.(Bulk[T])
+	if !ok {
+		return
+	}
+	const rows = 256
+	vs := make([]T, rows)
+	for i := range vs {
+		vs[i] = v
+	}
+	all, err := bulk.AppendAll(nil, vs)
+	if err != nil {
+		b.Fatal(err)
+	}
+	perRow := func(b *testing.B) {
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/rows, "ns/row")
+		b.SetBytes(int64(len(all)))
+	}
+	b.Run("append-256", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			all, _ = bulk.AppendAll(all[:0], vs)
+		}
+		perRow(b)
+	})
+	b.Run("decode-256", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			_, _ = bulk.DecodeAll(all, vs)
+		}
+		perRow(b)
+	})
+}
