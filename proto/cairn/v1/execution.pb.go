@@ -317,7 +317,7 @@ type StateHandle struct {
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// keyed, list, broadcast
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Schemas of key and value.
+	// Schema of the value or item.
 	Codec   string      `protobuf:"bytes,3,opt,name=codec,proto3" json:"codec,omitempty"`
 	Groups  *GroupRange `protobuf:"bytes,4,opt,name=groups,proto3" json:"groups,omitempty"`
 	Entries int64       `protobuf:"varint,5,opt,name=entries,proto3" json:"entries,omitempty"`
@@ -328,7 +328,11 @@ type StateHandle struct {
 	Offset int64  `protobuf:"varint,8,opt,name=offset,proto3" json:"offset,omitempty"`
 	Length int64  `protobuf:"varint,9,opt,name=length,proto3" json:"length,omitempty"`
 	// xxh3-128 of the bytes, hexadecimal.
-	Hash          string `protobuf:"bytes,10,opt,name=hash,proto3" json:"hash,omitempty"`
+	Hash string `protobuf:"bytes,10,opt,name=hash,proto3" json:"hash,omitempty"`
+	// Schema of the key, of keyed state.
+	Key string `protobuf:"bytes,11,opt,name=key,proto3" json:"key,omitempty"`
+	// Hash of the index of a keyed segment.
+	Index         string `protobuf:"bytes,12,opt,name=index,proto3" json:"index,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -429,6 +433,20 @@ func (x *StateHandle) GetLength() int64 {
 func (x *StateHandle) GetHash() string {
 	if x != nil {
 		return x.Hash
+	}
+	return ""
+}
+
+func (x *StateHandle) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *StateHandle) GetIndex() string {
+	if x != nil {
+		return x.Index
 	}
 	return ""
 }
@@ -698,7 +716,7 @@ var File_cairn_v1_execution_proto protoreflect.FileDescriptor
 
 const file_cairn_v1_execution_proto_rawDesc = "" +
 	"\n" +
-	"\x18cairn/v1/execution.proto\x12\bcairn.v1\x1a\x12cairn/v1/job.proto\x1a\x1egoogle/protobuf/duration.proto\"1\n" +
+	"\x18cairn/v1/execution.proto\x12\bcairn.v1\x1a\x1egoogle/protobuf/duration.proto\"1\n" +
 	"\x03Run\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x04R\aattempt\"8\n" +
@@ -712,7 +730,7 @@ const file_cairn_v1_execution_proto_rawDesc = "" +
 	"\n" +
 	"GroupRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
-	"\x04last\x18\x02 \x01(\x05R\x04last\"\x87\x02\n" +
+	"\x04last\x18\x02 \x01(\x05R\x04last\"\xaf\x02\n" +
 	"\vStateHandle\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -724,7 +742,9 @@ const file_cairn_v1_execution_proto_rawDesc = "" +
 	"\x06offset\x18\b \x01(\x03R\x06offset\x12\x16\n" +
 	"\x06length\x18\t \x01(\x03R\x06length\x12\x12\n" +
 	"\x04hash\x18\n" +
-	" \x01(\tR\x04hash\"~\n" +
+	" \x01(\tR\x04hash\x12\x10\n" +
+	"\x03key\x18\v \x01(\tR\x03key\x12\x14\n" +
+	"\x05index\x18\f \x01(\tR\x05index\"~\n" +
 	"\x0fSubtaskSnapshot\x12\x1e\n" +
 	"\vend_of_data\x18\x01 \x01(\bR\tendOfData\x12\x1c\n" +
 	"\twatermark\x18\x02 \x01(\x12R\twatermark\x12-\n" +
@@ -807,7 +827,6 @@ func file_cairn_v1_execution_proto_init() {
 	if File_cairn_v1_execution_proto != nil {
 		return
 	}
-	file_cairn_v1_job_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -473,7 +473,9 @@ type Operator struct {
 	// Of an enumerator: its input ends.
 	Bounded bool `protobuf:"varint,8,opt,name=bounded,proto3" json:"bounded,omitempty"`
 	// Of a sink: it commits with checkpoints.
-	TwoPhase      bool `protobuf:"varint,9,opt,name=two_phase,json=twoPhase,proto3" json:"two_phase,omitempty"`
+	TwoPhase bool `protobuf:"varint,9,opt,name=two_phase,json=twoPhase,proto3" json:"two_phase,omitempty"`
+	// What else decides the operator's results, such as the windows.
+	Params        string `protobuf:"bytes,10,opt,name=params,proto3" json:"params,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -569,6 +571,13 @@ func (x *Operator) GetTwoPhase() bool {
 		return x.TwoPhase
 	}
 	return false
+}
+
+func (x *Operator) GetParams() string {
+	if x != nil {
+		return x.Params
+	}
+	return ""
 }
 
 // Operators, each after those whose output it takes.
@@ -1015,7 +1024,7 @@ const file_cairn_v1_job_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x10\n" +
 	"\x03key\x18\x03 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x04 \x01(\tR\x05value\"\x90\x02\n" +
+	"\x05value\x18\x04 \x01(\tR\x05value\"\xa8\x02\n" +
 	"\bOperator\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05named\x18\x02 \x01(\bR\x05named\x12\x12\n" +
@@ -1025,7 +1034,9 @@ const file_cairn_v1_job_proto_rawDesc = "" +
 	"\x06inputs\x18\x06 \x03(\v2\x0e.cairn.v1.EdgeR\x06inputs\x12)\n" +
 	"\x05state\x18\a \x03(\v2\x13.cairn.v1.StateDeclR\x05state\x12\x18\n" +
 	"\abounded\x18\b \x01(\bR\abounded\x12\x1b\n" +
-	"\ttwo_phase\x18\t \x01(\bR\btwoPhase\"9\n" +
+	"\ttwo_phase\x18\t \x01(\bR\btwoPhase\x12\x16\n" +
+	"\x06params\x18\n" +
+	" \x01(\tR\x06params\"9\n" +
 	"\x05Graph\x120\n" +
 	"\toperators\x18\x01 \x03(\v2\x12.cairn.v1.OperatorR\toperators\"\xd6\x06\n" +
 	"\bSettings\x12 \n" +
