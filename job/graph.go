@@ -92,6 +92,8 @@ type Spec struct {
 	Args     map[string]string `json:",omitempty"`
 	Settings Settings
 	Graph    Graph
+	// Overwrite lets sinks remove output that is there already and not the job's own.
+	Overwrite bool `json:",omitempty"`
 }
 
 // Fingerprint identifies the topology, the names and the codecs of g: 16 hexadecimal digits of

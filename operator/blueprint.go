@@ -31,4 +31,6 @@ type Input struct {
 	// NoCodec is the reason.
 	Frames  record.Frames
 	NoCodec error
+	// Empty makes a batch of the records' type.
+	Empty func() record.Any
 }

@@ -41,7 +41,7 @@ func (k Keyed[K, T]) edge() (job.Edge, operator.Input) {
 		s.source.used = true
 	}
 	e := job.Edge{From: s.op, Partition: job.Hash}
-	in := operator.Input{Router: operator.HashRouter(k.key, k.kc)}
+	in := operator.Input{Router: operator.HashRouter(k.key, k.kc), Empty: emptyBatch[T]}
 	if k.kc != nil {
 		e.Key = k.kc.Schema().String()
 	}

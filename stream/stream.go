@@ -55,7 +55,7 @@ func (j *Job) Source[T any](name string, s operator.Source[T]) Stream[T] {
 	}, operator.Node{
 		New: func() (operator.Operator, error) { return operator.Reader(def.source, def.time, def.strategy), nil },
 		Inputs: []operator.Input{{
-			Router: operator.SplitRouter(), Frames: record.NewFrames(sc),
+			Router: operator.SplitRouter(), Frames: record.NewFrames(sc), Empty: emptyBatch[operator.SplitMessage],
 		}},
 	})
 	j.ops[r].Named = name != ""
@@ -160,7 +160,7 @@ func (s Stream[T]) edge() (job.Edge, operator.Input) {
 		s.source.used = true
 	}
 	e := job.Edge{From: s.op, Partition: s.partition}
-	in := operator.Input{}
+	in := operator.Input{Empty: emptyBatch[T]}
 	e.Codec, in.Frames, in.NoCodec = s.frames()
 	if in.NoCodec != nil && s.partition != job.Forward {
 		s.j.bad("operator %q: its records cross a network edge: %v", s.j.ops[s.op].Name, in.NoCodec)
@@ -175,6 +175,8 @@ func (s Stream[T]) edge() (job.Edge, operator.Input) {
 	}
 	return e, in
 }
+
+func emptyBatch[T any]() record.Any { return record.PoolOf[T]().Get() }
 
 // frames gives the schema and the frame codec of the records, or why there is none.
 func (s Stream[T]) frames() (string, record.Frames, error) {

@@ -1,0 +1,244 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cairnstream/cairn/job"
+	"github.com/cairnstream/cairn/operator"
+	"github.com/cairnstream/cairn/record"
+	"github.com/cairnstream/cairn/statebackend"
+)
+
+// captured is the synchronous part of a task's snapshot.
+type captured struct {
+	barrier record.Control
+	links   []capturedLink
+	start   time.Time // Of the synchronous part.
+	align   time.Duration
+	sync    time.Duration
+	ended   bool
+}
+
+type capturedLink struct {
+	name      string
+	frozen    statebackend.Snapshot // nil without keyed state.
+	lists     map[string][][]byte
+	watermark int64
+}
+
+// capture flushes, forwards the barrier, freezes the state, and leaves the rest to another
+// goroutine. Nothing behind the barrier is processed before it returns.
+func (s *subtask) capture(b record.Control) error {
+	start := time.Now()
+	for _, l := range s.chain {
+		if c, ok := l.op.(operator.Checkpointed); ok {
+			if err := c.Prepare(b.Checkpoint); err != nil {
+				return err
+			}
+		}
+	}
+	if err := s.flush(); err != nil {
+		return err
+	}
+	if err := s.controlAll(b); err != nil {
+		return err
+	}
+	snap := &captured{barrier: b, start: start, align: s.uploads.aligned(start), ended: s.ended}
+	for i, l := range s.chain {
+		cl := capturedLink{name: l.name, watermark: s.inputWatermark(i)}
+		if c, ok := l.op.(operator.Checkpointed); ok {
+			lists, err := c.Snapshot(b.Checkpoint)
+			if err != nil {
+				snap.release()
+				return err
+			}
+			cl.lists = lists
+		}
+		if l.state != nil {
+			frozen, err := l.state.Freeze(b.Checkpoint)
+			if errors.Is(err, statebackend.ErrTooManySnapshots) {
+				snap.release()
+				s.decline(b.Checkpoint, err)
+				return nil
+			}
+			if err != nil {
+				snap.release()
+				return err
+			}
+			cl.frozen = frozen
+		}
+		snap.links = append(snap.links, cl)
+	}
+	snap.sync = time.Since(start)
+	s.captured = b.Checkpoint
+	if s.ended && s.closeAt == 0 {
+		s.closeAt = b.Checkpoint
+	}
+	s.merging = true
+	s.uploads.start(s, snap)
+	return nil
+}
+
+// inputWatermark is the watermark that operator i of the chain has been given.
+func (s *subtask) inputWatermark(i int) int64 {
+	var w int64
+	switch {
+	case i > 0:
+		w = s.chain[i-1].mark.Load()
+	case s.poller != nil:
+		w = s.chain[0].mark.Load()
+	default:
+		w = s.merge.Current()
+	}
+	if w == record.MaxTime {
+		// The final watermark is never kept: a restored task reaches its end again.
+		w = s.chain[0].ctx.Watermark
+	}
+	return w
+}
+
+func (c *captured) release() {
+	for _, l := range c.links {
+		if l.frozen != nil {
+			l.frozen.Release()
+		}
+	}
+}
+
+func (s *subtask) decline(id job.CheckpointID, err error) {
+	s.log.Warn("checkpoint declined", zap.Uint64("checkpoint", uint64(id)), zap.Error(err))
+	s.run.manager.report(job.Decline{
+		Run: s.run.id, Task: s.task, Checkpoint: id,
+		Failure: job.FailureOf(s.task.String(), s.run.manager.cfg.Info.ID, err),
+	})
+}
+
+// uploads are the snapshots of a subtask that are being stored.
+type uploads struct {
+	first time.Time // When the first barrier of the present alignment came. The subtask's own.
+	wg    sync.WaitGroup
+	mu    struct {
+		sync.Mutex
+		cancel map[job.CheckpointID]context.CancelFunc
+	}
+}
+
+func (u *uploads) firstBarrier(now time.Time) {
+	if u.first.IsZero() {
+		u.first = now
+	}
+}
+
+func (u *uploads) clearAlign() { u.first = time.Time{} }
+
+// aligned ends the present alignment and tells how long it took.
+func (u *uploads) aligned(now time.Time) time.Duration {
+	if u.first.IsZero() {
+		return 0
+	}
+	d := now.Sub(u.first)
+	u.first = time.Time{}
+	return d
+}
+
+// start stores snap on a goroutine of its own and reports the outcome.
+func (u *uploads) start(s *subtask, snap *captured) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	id := snap.barrier.Checkpoint
+	u.mu.Lock()
+	if u.mu.cancel == nil {
+		u.mu.cancel = map[job.CheckpointID]context.CancelFunc{}
+	}
+	u.mu.cancel[id] = cancel
+	u.mu.Unlock()
+	u.wg.Go(func() {
+		defer func() {
+			cancel()
+			u.mu.Lock()
+			delete(u.mu.cancel, id)
+			u.mu.Unlock()
+		}()
+		u.store(ctx, s, snap)
+	})
+}
+
+func (u *uploads) store(ctx context.Context, s *subtask, snap *captured) {
+	m := s.run.manager
+	select {
+	case m.slots <- struct{}{}:
+		defer func() { <-m.slots }()
+	case <-ctx.Done():
+		snap.release()
+		return
+	}
+	start := time.Now()
+	id := snap.barrier.Checkpoint
+	var ops map[string]job.SubtaskSnapshot
+	var bytes int64
+	err := guard(func() (err error) {
+		ops, bytes, err = m.cfg.Snapshots.Store(ctx, SnapshotID{Run: s.run.id, Checkpoint: id, Task: s.task}, snap.write)
+		return err
+	})
+	snap.release()
+	if ctx.Err() != nil {
+		return // Aborted, or the task is gone: nobody waits for an answer.
+	}
+	if err != nil {
+		s.decline(id, fmt.Errorf("snapshot of %v: %w", id, err))
+		return
+	}
+	stats := job.CheckpointStats{Align: snap.align, Sync: snap.sync, Async: time.Since(start), Bytes: bytes}
+	if snap.barrier.Started > 0 {
+		stats.Start = max(0, snap.start.Sub(time.Unix(0, snap.barrier.Started))-snap.align)
+	}
+	m.report(job.Ack{Run: s.run.id, Task: s.task, Checkpoint: id, Operators: ops, Stats: stats})
+}
+
+// write stores the states of every operator through w.
+func (c *captured) write(ctx context.Context, w Sections) (map[string]job.SubtaskSnapshot, error) {
+	out := make(map[string]job.SubtaskSnapshot, len(c.links))
+	for _, l := range c.links {
+		sub := job.SubtaskSnapshot{EndOfData: c.ended, Watermark: l.watermark}
+		if l.frozen != nil {
+			handles, err := l.frozen.Write(ctx, w)
+			if err != nil {
+				return nil, fmt.Errorf("operator %q: %w", l.name, err)
+			}
+			sub.States = handles
+		}
+		for _, name := range sortedKeys(l.lists) {
+			h, err := w.List(ctx, name, l.lists[name])
+			if err != nil {
+				return nil, fmt.Errorf("operator %q, state %q: %w", l.name, name, err)
+			}
+			sub.States = append(sub.States, h)
+		}
+		out[l.name] = sub
+	}
+	return out, nil
+}
+
+// abort stops the upload of a checkpoint that will never complete.
+func (u *uploads) abort(id job.CheckpointID) {
+	u.mu.Lock()
+	cancel := u.mu.cancel[id]
+	u.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+}
+
+// trigger starts a checkpoint at an enumerator.
+func (s *subtask) trigger(t job.Trigger) error {
+	s.learnCommitted(t.Committed)
+	return s.act(s.align.Trigger(record.Control{
+		Kind: record.Barrier, Checkpoint: t.Checkpoint, Final: t.Final, Mode: t.Mode,
+		Committed: t.Committed, Started: time.Now().UnixNano(),
+	}))
+}

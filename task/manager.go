@@ -1,0 +1,271 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cairnstream/cairn/exchange"
+	"github.com/cairnstream/cairn/job"
+	"github.com/cairnstream/cairn/operator"
+	"github.com/cairnstream/cairn/statebackend"
+)
+
+// Programs builds the programs that this process has.
+type Programs interface {
+	// Build builds the program of spec with its arguments.
+	Build(spec job.Spec) (*operator.Blueprint, error)
+}
+
+// SnapshotID names one task's part of a checkpoint.
+type SnapshotID struct {
+	job.Run
+	Checkpoint job.CheckpointID
+	Task       job.Task
+}
+
+// Sections stores the parts of one snapshot.
+type Sections interface {
+	statebackend.Writer
+	// List stores the items of a list state.
+	List(ctx context.Context, state string, items [][]byte) (job.StateHandle, error)
+}
+
+// Snapshots stores and loads the state of tasks. It is safe for concurrent use.
+type Snapshots interface {
+	// Store calls write and makes what it wrote durable, then returns what write returned with the
+	// handles complete, and the number of bytes. After an error nothing of it will be referenced.
+	Store(ctx context.Context, id SnapshotID, write func(context.Context, Sections) (map[string]job.SubtaskSnapshot, error)) (map[string]job.SubtaskSnapshot, int64, error)
+	// Reader loads keyed state.
+	Reader() statebackend.Reader
+	// Items loads the items of a list state.
+	Items(ctx context.Context, h job.StateHandle) ([][]byte, error)
+}
+
+// Config is what a Manager needs.
+type Config struct {
+	Info      job.WorkerInfo
+	Programs  Programs
+	Directory *exchange.Directory
+	Dialer    exchange.Dialer
+	Snapshots Snapshots
+	// Backend returns the factory of a state backend by the name of the setting state.backend.
+	Backend func(name string) (statebackend.Factory, error)
+	Log     *zap.Logger
+	// Uploads is how many snapshots are stored at a time; 0 means 4: enough to keep a store with
+	// 10 ms of latency busy, few enough to leave the cores to the tasks.
+	Uploads int
+}
+
+// Manager runs the tasks of one worker process.
+type Manager struct {
+	cfg   Config
+	slots chan struct{} // Of uploads.
+	done  chan struct{}
+	wg    sync.WaitGroup
+
+	mu struct {
+		sync.Mutex
+		runs   map[job.Run]*run
+		newest map[job.ID]job.Attempt
+		report func(job.Report)
+		closed bool
+	}
+}
+
+// NewManager makes a manager without a session: reports are dropped until Attach.
+func NewManager(cfg Config) *Manager {
+	if cfg.Uploads == 0 {
+		cfg.Uploads = 4
+	}
+	m := &Manager{cfg: cfg, slots: make(chan struct{}, cfg.Uploads), done: make(chan struct{})}
+	m.mu.runs = map[job.Run]*run{}
+	m.mu.newest = map[job.ID]job.Attempt{}
+	m.wg.Go(m.sendCounters)
+	return m
+}
+
+// Attach sets where reports go from now on. report must not block.
+func (m *Manager) Attach(report func(job.Report)) {
+	m.mu.Lock()
+	m.mu.report = report
+	m.mu.Unlock()
+}
+
+// Detach says that the session is over: reports are dropped and every task is cancelled, since
+// the coordinator takes them for lost.
+func (m *Manager) Detach() {
+	m.mu.Lock()
+	m.mu.report = nil
+	var all []*run
+	for _, r := range m.mu.runs {
+		all = append(all, r)
+	}
+	m.mu.Unlock()
+	for _, r := range all {
+		r.stop(errCancelled)
+	}
+}
+
+func (m *Manager) report(r job.Report) {
+	m.mu.Lock()
+	f := m.mu.report
+	m.mu.Unlock()
+	if f != nil {
+		f(r)
+	}
+}
+
+// Handle carries out a command. It does not block.
+func (m *Manager) Handle(c job.Command) {
+	switch c := c.(type) {
+	case job.Deploy:
+		m.deploy(c)
+	case job.Start:
+		m.with(c.Run, func(r *run) { r.begin() })
+	case job.Cancel:
+		m.with(c.Run, func(r *run) { r.stop(errCancelled) })
+	case job.Trigger:
+		m.with(c.Run, func(r *run) {
+			for _, t := range c.To {
+				r.post(t, func(s *subtask) error { return s.trigger(c) })
+			}
+		})
+	case job.Complete:
+		m.with(c.Run, func(r *run) {
+			r.postAll(func(s *subtask) error { s.learnCommitted(c.UpTo); return nil })
+		})
+	case job.Abort:
+		m.with(c.Run, func(r *run) {
+			for _, s := range r.tasks {
+				s.uploads.abort(c.Checkpoint)
+			}
+			r.postAll(func(s *subtask) error { return s.act(s.align.Abort(c.Checkpoint)) })
+		})
+	case job.ReadersDone:
+		m.with(c.Run, func(r *run) {
+			r.post(c.Task, func(s *subtask) error { s.mayClose = true; return nil })
+		})
+	case job.Finish:
+		m.with(c.Run, func(r *run) {
+			r.postAll(func(s *subtask) error { return s.finishWithoutCheckpoints() })
+		})
+	case job.Deliver:
+		m.with(c.Run, func(r *run) {
+			r.post(c.To, func(s *subtask) error {
+				if op, ok := s.chain[0].op.(operator.Mailed); ok {
+					return op.Receive(c.From, c.Body)
+				}
+				return nil
+			})
+		})
+	default:
+		m.cfg.Log.Warn("unknown command", zap.String("type", fmt.Sprintf("%T", c)))
+	}
+}
+
+// with calls f with a run that this worker has; a command for another is late and dropped.
+func (m *Manager) with(id job.Run, f func(*run)) {
+	m.mu.Lock()
+	r := m.mu.runs[id]
+	m.mu.Unlock()
+	if r == nil {
+		m.cfg.Log.Debug("command for a run that is not here", zap.String("job", string(id.Job)), zap.Uint64("attempt", uint64(id.Attempt)))
+		return
+	}
+	f(r)
+}
+
+func (m *Manager) deploy(d job.Deploy) {
+	m.mu.Lock()
+	stale := d.Attempt <= m.mu.newest[d.Job] && m.mu.runs[d.Run] == nil && m.mu.newest[d.Job] != 0
+	if m.mu.closed || stale || m.mu.runs[d.Run] != nil {
+		m.mu.Unlock()
+		m.cfg.Log.Warn("deployment dropped: stale or repeated, or shutting down", zap.String("job", string(d.Job)), zap.Uint64("attempt", uint64(d.Attempt)))
+		return
+	}
+	var older []*run
+	for _, r := range m.mu.runs {
+		if r.id.Job == d.Job {
+			older = append(older, r)
+		}
+	}
+	m.mu.newest[d.Job] = d.Attempt
+	r := newRun(m, d)
+	m.mu.runs[d.Run] = r
+	m.mu.Unlock()
+	for _, o := range older {
+		o.stop(errCancelled)
+	}
+	m.wg.Go(func() {
+		r.main()
+		m.mu.Lock()
+		delete(m.mu.runs, d.Run)
+		m.mu.Unlock()
+	})
+}
+
+// Running lists the runs that have tasks here.
+func (m *Manager) Running() []job.Run {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []job.Run
+	for id := range m.mu.runs {
+		out = append(out, id)
+	}
+	return out
+}
+
+// Close cancels every task and waits until they are gone or ctx is done.
+func (m *Manager) Close(ctx context.Context) error {
+	m.mu.Lock()
+	already := m.mu.closed
+	m.mu.closed = true
+	var all []*run
+	for _, r := range m.mu.runs {
+		all = append(all, r)
+	}
+	m.mu.Unlock()
+	if !already {
+		close(m.done)
+	}
+	for _, r := range all {
+		r.stop(errCancelled)
+	}
+	gone := make(chan struct{})
+	go func() {
+		m.wg.Wait()
+		close(gone)
+	}()
+	select {
+	case <-gone:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("tasks still running: %v: %w", m.Running(), ctx.Err())
+	}
+}
+
+// sendCounters reports the counters of every task about once a second.
+func (m *Manager) sendCounters() {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-m.done:
+			return
+		case <-tick.C:
+		}
+		m.mu.Lock()
+		var all []*run
+		for _, r := range m.mu.runs {
+			all = append(all, r)
+		}
+		m.mu.Unlock()
+		for _, r := range all {
+			r.sendCounters()
+		}
+	}
+}

@@ -1,0 +1,358 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cairnstream/cairn/exchange"
+	"github.com/cairnstream/cairn/exchange/inproc"
+	"github.com/cairnstream/cairn/job"
+	"github.com/cairnstream/cairn/operator"
+	"github.com/cairnstream/cairn/record"
+	"github.com/cairnstream/cairn/statebackend"
+	"github.com/cairnstream/cairn/task/barrier"
+	"github.com/cairnstream/cairn/watermark"
+)
+
+func newSubtask(r *run, t job.Task) *subtask {
+	ctx, cancel := context.WithCancelCause(r.ctx)
+	return &subtask{
+		begun: time.Now(),
+		run:   r, task: t, ctx: ctx, cancel: cancel, mail: newMailbox(),
+		log: r.log.With(zap.String("operator", t.Vertex), zap.Int("subtask", t.Subtask)),
+	}
+}
+
+// makeGate makes the input side. The plan is known.
+func (s *subtask) makeGate() {
+	p := s.run.plan
+	v := p.Vertex(s.task.Vertex)
+	s.vertex = p.Vertices[v]
+	var frames []record.Frames
+	for _, ch := range p.ChannelsIn(v, s.task.Subtask) {
+		e := p.Edges[ch.Edge]
+		in := s.run.bp.Nodes[e.ToOp].Inputs[e.Input]
+		frames = append(frames, in.Frames)
+		s.inputs = append(s.inputs, inputPort{input: e.Input, from: ch, empty: in.Empty})
+	}
+	s.gate = exchange.NewGate(frames)
+	s.open = len(s.inputs)
+	s.align = barrier.New(len(s.inputs))
+}
+
+// main is the goroutine of the subtask.
+func (s *subtask) main() {
+	err := guard(s.live)
+	// The report goes out before the channels break, so that this failure, and not what its peers
+	// make of it, is the first that the coordinator hears of.
+	s.end(err)
+	s.mail.close()
+	s.cancel(errCancelled)
+	s.uploads.wg.Wait()
+	for _, r := range s.routers {
+		r.Close()
+	}
+	for _, o := range s.outs {
+		o.Close()
+	}
+	s.gate.Close()
+	for _, l := range s.chain {
+		if l.opened {
+			if err := guard(l.op.Close); err != nil {
+				s.log.Warn("close of an operator failed", zap.String("operator", l.name), zap.Error(err))
+			}
+		}
+		if l.state != nil {
+			if err := l.state.Close(); err != nil {
+				s.log.Warn("close of state failed", zap.String("operator", l.name), zap.Error(err))
+			}
+		}
+	}
+	if errors.Is(err, errCancelled) {
+		s.report(job.TaskCancelled) // Only now is its slot free.
+	}
+}
+
+// end reports how the task ended, unless it was cancelled.
+func (s *subtask) end(err error) {
+	switch {
+	case errors.Is(err, errFinished):
+		s.run.sendCounters()
+		s.report(job.TaskFinished)
+	case errors.Is(err, errCancelled):
+	case s.ctx.Err() != nil && errors.Is(context.Cause(s.ctx), errCancelled):
+		// What failed because it was being cancelled is no failure.
+		s.report(job.TaskCancelled)
+	default:
+		s.state.Store(job.TaskFailed)
+		s.run.failed(s.task, err)
+	}
+}
+
+// live deploys the task, waits for the others, and runs it.
+func (s *subtask) live() error {
+	if err := s.openChain(); err != nil {
+		return err
+	}
+	s.report(job.TaskReady)
+	select {
+	case <-s.run.started:
+	case <-s.ctx.Done():
+		return context.Cause(s.ctx)
+	}
+	if err := s.connect(); err != nil {
+		return err
+	}
+	s.report(job.TaskRunning)
+	return s.loop()
+}
+
+func (s *subtask) report(st job.TaskState) {
+	s.state.Store(st)
+	s.run.manager.report(job.TaskChanged{Run: s.run.id, Task: s.task, State: st})
+}
+
+// openChain makes, opens and restores the operators.
+func (s *subtask) openChain() error {
+	p, g := s.run.plan, s.run.plan.Graph
+	links := map[int]*link{}
+	floor := record.MinTime
+	s.ended = s.run.deploy.Restore != nil
+	for i, n := range s.vertex.Operators {
+		op, err := s.run.bp.Nodes[n].New()
+		if err != nil {
+			return fmt.Errorf("make operator %q: %w", g.Operators[n].Name, err)
+		}
+		l := &link{op: op, name: g.Operators[n].Name}
+		links[n] = l
+		s.chain = append(s.chain, l)
+		if i > 0 {
+			from := links[g.Operators[n].Inputs[0].From]
+			from.next = append(from.next, push{l})
+		}
+		if err := s.prepare(l, g.Operators[n]); err != nil {
+			return fmt.Errorf("restore operator %q: %w", l.name, err)
+		}
+		if i == 0 {
+			floor = l.ctx.Watermark
+		}
+		s.ended = s.ended && l.ctx.Ended
+	}
+	s.merge = watermark.NewMerge(len(s.inputs), floor)
+	head := s.chain[0].op
+	s.yielder, _ = head.(operator.Yielder)
+	s.poller, _ = head.(operator.Poller)
+	if e, ok := head.(interface{ SetReaders(int) }); ok && len(s.vertex.Out) > 0 {
+		e.SetReaders(p.Vertices[p.Edges[s.vertex.Out[0]].To].Parallelism)
+	}
+	for _, l := range s.chain {
+		if err := s.open1(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *subtask) open1(l *link) error {
+	l.opened = true
+	if err := l.op.Open(l.ctx); err != nil {
+		return fmt.Errorf("open operator %q: %w", l.name, err)
+	}
+	if l.state != nil {
+		if err := l.state.Restore(s.ctx, s.run.manager.cfg.Snapshots.Reader(), l.keyed); err != nil {
+			return fmt.Errorf("restore operator %q: %w", l.name, err)
+		}
+	}
+	if r, ok := l.op.(operator.Restorable); ok {
+		if err := r.Ready(); err != nil {
+			return fmt.Errorf("restore operator %q: %w", l.name, err)
+		}
+	}
+	return nil
+}
+
+// prepare makes the context of an operator, with its list state and an empty keyed state.
+func (s *subtask) prepare(l *link, op job.Operator) error {
+	r, m := s.run, s.run.manager
+	par := s.vertex.Parallelism
+	l.mark.Store(record.MinTime)
+	l.ctx = &operator.Context{
+		Context: s.ctx, Run: r.id, Task: s.task, Name: op.Name, Subtask: s.task.Subtask, Parallelism: par,
+		K: r.plan.K, Groups: job.GroupsOf(s.task.Subtask, r.plan.K, par), Settings: r.settings,
+		Watermark: record.MinTime, Out: l, Log: s.log, Now: time.Now, Post: s.mail.post,
+		Mail: func(to job.Task, body []byte) {
+			m.report(job.Mail{Run: r.id, From: s.task, To: to, Body: body})
+		},
+		Overwrite: r.deploy.Spec.Overwrite, NoCheckpoints: r.settings.CheckpointMode == job.Off,
+		Counters: &l.counters,
+	}
+	if s.vertex.Reader {
+		l.ctx.Enumerator = r.plan.Vertices[r.plan.Edges[s.vertex.In[0]].From].Name
+	}
+	if keyed(op) {
+		f, err := m.cfg.Backend(r.settings.StateBackend)
+		if err != nil {
+			return err
+		}
+		l.state, err = f.New(s.ctx, statebackend.Params{
+			Task: s.task, Operator: op.Name, Groups: l.ctx.Groups, K: r.plan.K, MaxConcurrent: r.settings.MaxConcurrent,
+		})
+		if err != nil {
+			return err
+		}
+		l.ctx.State = l.state
+	}
+	if r.deploy.Restore == nil {
+		return nil
+	}
+	old, ok := r.deploy.Restore.Operators[op.Name]
+	if !ok || len(old.Subtasks) == 0 {
+		return nil
+	}
+	return s.restore(l, old)
+}
+
+func keyed(op job.Operator) bool {
+	for _, d := range op.State {
+		if d.Kind != "list" {
+			return true
+		}
+	}
+	return false
+}
+
+// restore gives l what the checkpoint has of its operator.
+func (s *subtask) restore(l *link, old job.OperatorSnapshot) error {
+	l.ctx.Restored, l.ctx.RestoredID = true, s.run.deploy.Restore.Checkpoint
+	s.committed = l.ctx.RestoredID
+	same := len(old.Subtasks) == l.ctx.Parallelism
+	l.ctx.Ended = true
+	low := record.MaxTime
+	for i, sub := range old.Subtasks {
+		if same && i != s.task.Subtask {
+			continue
+		}
+		l.ctx.Ended = l.ctx.Ended && sub.EndOfData
+		low = min(low, sub.Watermark)
+	}
+	l.ctx.Watermark = low
+	l.mark.Store(low)
+	l.ctx.List, l.ctx.Union = map[string][][]byte{}, map[string][][]byte{}
+	for _, sub := range old.Subtasks {
+		for _, h := range sub.States {
+			if h.Kind == statebackend.KindKeyed {
+				l.keyed = append(l.keyed, h)
+			}
+		}
+	}
+	return s.restoreLists(l, old)
+}
+
+// connect opens the outputs.
+func (s *subtask) connect() error {
+	p, r := s.run.plan, s.run
+	for _, id := range s.vertex.Out {
+		e := p.Edges[id]
+		in := r.bp.Nodes[e.ToOp].Inputs[e.Input]
+		var outs []exchange.Out
+		for _, ch := range p.ChannelsOut(id, s.task.Subtask) {
+			o, err := s.dial(ch, e, in)
+			if err != nil {
+				return err
+			}
+			outs = append(outs, o)
+			s.outs = append(s.outs, o)
+			if w, ok := o.(waiter); ok {
+				s.waiters = append(s.waiters, w)
+			}
+		}
+		newRouter := in.Router
+		if e.Partition == job.Rebalance && in.Rebalance != nil {
+			newRouter = in.Rebalance
+		}
+		router := newRouter(outs, p.K)
+		s.routers = append(s.routers, router)
+		for _, l := range s.chain {
+			if l.name == p.Graph.Operators[e.FromOp].Name {
+				l.next = append(l.next, router)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *subtask) dial(ch job.Channel, e job.PlanEdge, in operator.Input) (exchange.Out, error) {
+	r, m := s.run, s.run.manager
+	to := job.Task{Vertex: r.plan.Vertices[e.To].Name, Subtask: ch.To}
+	at, err := r.place(to)
+	if err != nil {
+		return nil, err
+	}
+	if at.Worker == m.cfg.Info.ID {
+		port, err := m.cfg.Directory.Lookup(r.id, ch)
+		if err != nil {
+			return nil, job.Errorf(job.ClassInfrastructure, "connect to %v: %w", to, err)
+		}
+		return inproc.Connect(s.ctx, port, inproc.Options{}), nil
+	}
+	if in.Frames == nil {
+		return nil, job.Errorf(job.ClassRefused, "records from %q to %v cross to another TaskManager and cannot be encoded: %w", r.plan.Graph.Operators[e.FromOp].Name, to, in.NoCodec)
+	}
+	o, err := m.cfg.Dialer.Dial(s.ctx, at.Data, r.id, ch, in.Frames)
+	if err != nil {
+		return nil, job.Errorf(job.ClassInfrastructure, "connect to %v on %s at %s: %w", to, at.Worker, at.Data, err)
+	}
+	return o, nil
+}
+
+// counterValues sums the task's counters for a report.
+func (s *subtask) counterValues() map[string]int64 {
+	v := map[string]int64{}
+	if len(s.chain) == 0 {
+		return v
+	}
+	for _, l := range s.chain {
+		v["late_records"] += l.counters.Late.Load()
+	}
+	v["records_in"] = s.chain[0].counters.In.Load()
+	v["records_out"] = s.chain[len(s.chain)-1].counters.Out.Load()
+	if s.vertex.Reader {
+		v["records_read"] = s.chain[0].counters.Out.Load()
+	}
+	return v
+}
+
+// restoreLists loads the list state of an operator. At the same parallelism each subtask gets its
+// own back; else the items are dealt out in turn.
+func (s *subtask) restoreLists(l *link, old job.OperatorSnapshot) error {
+	same := len(old.Subtasks) == l.ctx.Parallelism
+	for i, sub := range old.Subtasks {
+		for _, h := range sub.States {
+			if h.Kind != KindList {
+				continue
+			}
+			items, err := s.run.manager.cfg.Snapshots.Items(s.ctx, h)
+			if err != nil {
+				return fmt.Errorf("state %q: %w", h.Name, err)
+			}
+			for _, item := range items {
+				mine := i == s.task.Subtask
+				if !same {
+					mine = len(l.ctx.Union[h.Name])%l.ctx.Parallelism == s.task.Subtask
+				}
+				l.ctx.Union[h.Name] = append(l.ctx.Union[h.Name], item)
+				if mine {
+					l.ctx.List[h.Name] = append(l.ctx.List[h.Name], item)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// KindList is the kind of the handles of list state.
+const KindList = "list"
