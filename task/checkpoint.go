@@ -12,6 +12,7 @@ import (
 	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/operator"
 	"github.com/cairnstream/cairn/record"
+	"github.com/cairnstream/cairn/snapshot"
 	"github.com/cairnstream/cairn/statebackend"
 )
 
@@ -182,7 +183,7 @@ func (u *uploads) store(ctx context.Context, s *subtask, snap *captured) {
 	var ops map[string]job.SubtaskSnapshot
 	var bytes int64
 	err := guard(func() (err error) {
-		ops, bytes, err = m.cfg.Snapshots.Store(ctx, SnapshotID{Run: s.run.id, Checkpoint: id, Task: s.task}, snap.write)
+		ops, bytes, err = s.storeSnapshot(ctx, snap)
 		return err
 	})
 	snap.release()
@@ -200,28 +201,36 @@ func (u *uploads) store(ctx context.Context, s *subtask, snap *captured) {
 	m.report(job.Ack{Run: s.run.id, Task: s.task, Checkpoint: id, Operators: ops, Stats: stats})
 }
 
-// write stores the states of every operator through w.
-func (c *captured) write(ctx context.Context, w Sections) (map[string]job.SubtaskSnapshot, error) {
+// storeSnapshot writes the states of every operator to the blob store.
+func (s *subtask) storeSnapshot(ctx context.Context, c *captured) (map[string]job.SubtaskSnapshot, int64, error) {
+	r := s.run
+	w, err := snapshot.NewWriter(snapshot.WriterConfig{
+		Store: r.session.Blob, Cluster: r.session.Cluster, Job: r.id.Job, Checkpoint: c.barrier.Checkpoint,
+		Attempt: r.id.Attempt, Epoch: r.session.Epoch, Task: s.task, TempDir: r.manager.cfg.TempDir,
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	defer w.Close()
 	out := make(map[string]job.SubtaskSnapshot, len(c.links))
 	for _, l := range c.links {
 		sub := job.SubtaskSnapshot{EndOfData: c.ended, Watermark: l.watermark}
+		ow := w.Operator(l.name)
 		if l.frozen != nil {
-			handles, err := l.frozen.Write(ctx, w)
-			if err != nil {
-				return nil, fmt.Errorf("operator %q: %w", l.name, err)
+			if sub.States, err = l.frozen.Write(ctx, ow); err != nil {
+				return nil, 0, fmt.Errorf("operator %q: %w", l.name, err)
 			}
-			sub.States = handles
 		}
 		for _, name := range sortedKeys(l.lists) {
-			h, err := w.List(ctx, name, l.lists[name])
+			h, err := ow.List(ctx, name, snapshot.KindList, "bytes", l.lists[name])
 			if err != nil {
-				return nil, fmt.Errorf("operator %q, state %q: %w", l.name, name, err)
+				return nil, 0, fmt.Errorf("operator %q, state %q: %w", l.name, name, err)
 			}
 			sub.States = append(sub.States, h)
 		}
 		out[l.name] = sub
 	}
-	return out, nil
+	return out, w.Bytes(), w.Finish(ctx)
 }
 
 // abort stops the upload of a checkpoint that will never complete.

@@ -332,7 +332,6 @@ func (s *subtask) controlAll(c record.Control) error {
 
 // afterWork sends what was held back for long enough and merges state a little.
 func (s *subtask) afterWork() error {
-	s.noteBlocked()
 	if s.merging {
 		s.merging = s.mergeState(mergeBusy)
 	}
@@ -371,6 +370,7 @@ func (s *subtask) noteBlocked() {
 
 func (s *subtask) flush() error {
 	s.holding = time.Time{}
+	s.noteBlocked()
 	for _, r := range s.routers {
 		if err := r.Flush(); err != nil {
 			return err

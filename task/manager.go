@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/cairnstream/cairn/blob"
 	"github.com/cairnstream/cairn/exchange"
 	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/operator"
@@ -20,29 +21,13 @@ type Programs interface {
 	Build(spec job.Spec) (*operator.Blueprint, error)
 }
 
-// SnapshotID names one task's part of a checkpoint.
-type SnapshotID struct {
-	job.Run
-	Checkpoint job.CheckpointID
-	Task       job.Task
-}
-
-// Sections stores the parts of one snapshot.
-type Sections interface {
-	statebackend.Writer
-	// List stores the items of a list state.
-	List(ctx context.Context, state string, items [][]byte) (job.StateHandle, error)
-}
-
-// Snapshots stores and loads the state of tasks. It is safe for concurrent use.
-type Snapshots interface {
-	// Store calls write and makes what it wrote durable, then returns what write returned with the
-	// handles complete, and the number of bytes. After an error nothing of it will be referenced.
-	Store(ctx context.Context, id SnapshotID, write func(context.Context, Sections) (map[string]job.SubtaskSnapshot, error)) (map[string]job.SubtaskSnapshot, int64, error)
-	// Reader loads keyed state.
-	Reader() statebackend.Reader
-	// Items loads the items of a list state.
-	Items(ctx context.Context, h job.StateHandle) ([][]byte, error)
+// Session is what a manager learns when its worker registers with a leader.
+type Session struct {
+	Epoch   job.Epoch
+	Cluster string     // Prefix of all objects.
+	Blob    blob.Store // Where snapshots go.
+	// Report takes reports, in the order they were made. It does not block.
+	Report func(job.Report)
 }
 
 // Config is what a Manager needs.
@@ -51,10 +36,12 @@ type Config struct {
 	Programs  Programs
 	Directory *exchange.Directory
 	Dialer    exchange.Dialer
-	Snapshots Snapshots
 	// Backend returns the factory of a state backend by the name of the setting state.backend.
 	Backend func(name string) (statebackend.Factory, error)
 	Log     *zap.Logger
+	// TempDir takes snapshots that are too large for memory while they are uploaded; empty for the
+	// system's.
+	TempDir string
 	// Uploads is how many snapshots are stored at a time; 0 means 4: enough to keep a store with
 	// 10 ms of latency busy, few enough to leave the cores to the tasks.
 	Uploads int
@@ -69,10 +56,10 @@ type Manager struct {
 
 	mu struct {
 		sync.Mutex
-		runs   map[job.Run]*run
-		newest map[job.ID]job.Attempt
-		report func(job.Report)
-		closed bool
+		runs    map[job.Run]*run
+		newest  map[job.ID]job.Attempt
+		session Session
+		closed  bool
 	}
 }
 
@@ -88,18 +75,24 @@ func NewManager(cfg Config) *Manager {
 	return m
 }
 
-// Attach sets where reports go from now on. report must not block.
-func (m *Manager) Attach(report func(job.Report)) {
+// Attach starts a session. A session that was there before has ended: see Detach.
+func (m *Manager) Attach(s Session) {
 	m.mu.Lock()
-	m.mu.report = report
+	m.mu.session = s
 	m.mu.Unlock()
+}
+
+func (m *Manager) session() Session {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mu.session
 }
 
 // Detach says that the session is over: reports are dropped and every task is cancelled, since
 // the coordinator takes them for lost.
 func (m *Manager) Detach() {
 	m.mu.Lock()
-	m.mu.report = nil
+	m.mu.session.Report = nil
 	var all []*run
 	for _, r := range m.mu.runs {
 		all = append(all, r)
@@ -111,10 +104,7 @@ func (m *Manager) Detach() {
 }
 
 func (m *Manager) report(r job.Report) {
-	m.mu.Lock()
-	f := m.mu.report
-	m.mu.Unlock()
-	if f != nil {
+	if f := m.session().Report; f != nil {
 		f(r)
 	}
 }

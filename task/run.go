@@ -23,6 +23,7 @@ type run struct {
 	id       job.Run
 	deploy   job.Deploy
 	settings job.Settings
+	session  Session // In which it was deployed.
 	log      *zap.Logger
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
@@ -41,10 +42,11 @@ type run struct {
 	}
 }
 
+// newRun is called with m.mu held.
 func newRun(m *Manager, d job.Deploy) *run {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	r := &run{
-		manager: m, id: d.Run, deploy: d, settings: d.Spec.Settings, ctx: ctx, cancel: cancel, started: make(chan struct{}),
+		manager: m, id: d.Run, deploy: d, settings: d.Spec.Settings, session: m.mu.session, ctx: ctx, cancel: cancel, started: make(chan struct{}),
 		tasks: map[job.Task]*subtask{},
 		log:   m.cfg.Log.With(zap.String("job", string(d.Job)), zap.Uint64("attempt", uint64(d.Attempt))),
 	}

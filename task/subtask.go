@@ -13,6 +13,7 @@ import (
 	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/operator"
 	"github.com/cairnstream/cairn/record"
+	"github.com/cairnstream/cairn/snapshot"
 	"github.com/cairnstream/cairn/statebackend"
 	"github.com/cairnstream/cairn/task/barrier"
 	"github.com/cairnstream/cairn/watermark"
@@ -163,7 +164,7 @@ func (s *subtask) open1(l *link) error {
 		return fmt.Errorf("open operator %q: %w", l.name, err)
 	}
 	if l.state != nil {
-		if err := l.state.Restore(s.ctx, s.run.manager.cfg.Snapshots.Reader(), l.keyed); err != nil {
+		if err := l.state.Restore(s.ctx, s.reader(), l.keyed); err != nil {
 			return fmt.Errorf("restore operator %q: %w", l.name, err)
 		}
 	}
@@ -242,13 +243,7 @@ func (s *subtask) restore(l *link, old job.OperatorSnapshot) error {
 	l.ctx.Watermark = low
 	l.mark.Store(low)
 	l.ctx.List, l.ctx.Union = map[string][][]byte{}, map[string][][]byte{}
-	for _, sub := range old.Subtasks {
-		for _, h := range sub.States {
-			if h.Kind == statebackend.KindKeyed {
-				l.keyed = append(l.keyed, h)
-			}
-		}
-	}
+	l.keyed = snapshot.Keyed(old)
 	return s.restoreLists(l, old)
 }
 
@@ -326,33 +321,28 @@ func (s *subtask) counterValues() map[string]int64 {
 	return v
 }
 
-// restoreLists loads the list state of an operator. At the same parallelism each subtask gets its
-// own back; else the items are dealt out in turn.
+func (s *subtask) reader() *snapshot.Reader { return snapshot.NewReader(s.run.session.Blob) }
+
+// restoreLists loads the list state of an operator: this subtask's share, and the whole.
 func (s *subtask) restoreLists(l *link, old job.OperatorSnapshot) error {
-	same := len(old.Subtasks) == l.ctx.Parallelism
-	for i, sub := range old.Subtasks {
+	names := map[string]bool{}
+	for _, sub := range old.Subtasks {
 		for _, h := range sub.States {
-			if h.Kind != KindList {
-				continue
+			if h.Kind == snapshot.KindList {
+				names[h.Name] = true
 			}
-			items, err := s.run.manager.cfg.Snapshots.Items(s.ctx, h)
-			if err != nil {
-				return fmt.Errorf("state %q: %w", h.Name, err)
-			}
-			for _, item := range items {
-				mine := i == s.task.Subtask
-				if !same {
-					mine = len(l.ctx.Union[h.Name])%l.ctx.Parallelism == s.task.Subtask
-				}
-				l.ctx.Union[h.Name] = append(l.ctx.Union[h.Name], item)
-				if mine {
-					l.ctx.List[h.Name] = append(l.ctx.List[h.Name], item)
-				}
-			}
+		}
+	}
+	for name := range names {
+		share, _ := snapshot.Redistribute(old, name, s.task.Subtask, l.ctx.Parallelism)
+		all, _ := snapshot.Redistribute(old, name, 0, 1)
+		var err error
+		if l.ctx.List[name], err = s.reader().ReadList(s.ctx, share); err != nil {
+			return fmt.Errorf("state %q: %w", name, err)
+		}
+		if l.ctx.Union[name], err = s.reader().ReadList(s.ctx, all); err != nil {
+			return fmt.Errorf("state %q: %w", name, err)
 		}
 	}
 	return nil
 }
-
-// KindList is the kind of the handles of list state.
-const KindList = "list"
