@@ -31,7 +31,7 @@ const (
 
 var linkDesc = ggrpc.StreamDesc{StreamName: "Link", ServerStreams: true, ClientStreams: true}
 
-func init() { encoding.RegisterCodecV2(codec{}) } // gRPC finds codecs by name, in this table only.
+func init() { encoding.RegisterCodecV2(passthrough{}) } // gRPC finds codecs by name, in this table only.
 
 func linkContext(ctx context.Context, run job.Run, self job.WorkerID) context.Context {
 	return metadata.AppendToOutgoingContext(ctx,

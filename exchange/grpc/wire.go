@@ -326,11 +326,11 @@ type outgoing struct{ data mem.BufferSlice }
 // incoming is a message that arrived; whoever received it frees it.
 type incoming struct{ data mem.BufferSlice }
 
-type codec struct{}
+type passthrough struct{}
 
-func (codec) Name() string { return codecName }
+func (passthrough) Name() string { return codecName }
 
-func (codec) Marshal(v any) (mem.BufferSlice, error) {
+func (passthrough) Marshal(v any) (mem.BufferSlice, error) {
 	m, ok := v.(*outgoing)
 	if !ok {
 		return nil, fmt.Errorf("exchange: cannot marshal %T", v)
@@ -340,7 +340,7 @@ func (codec) Marshal(v any) (mem.BufferSlice, error) {
 	return data, nil
 }
 
-func (codec) Unmarshal(data mem.BufferSlice, v any) error {
+func (passthrough) Unmarshal(data mem.BufferSlice, v any) error {
 	m, ok := v.(*incoming)
 	if !ok {
 		return fmt.Errorf("exchange: cannot unmarshal into %T", v)
