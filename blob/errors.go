@@ -37,13 +37,12 @@ func (e *Error) Error() string { return fmt.Sprintf("blob: %s %s: %v", e.Op, e.O
 func (e *Error) Unwrap() error { return e.Err }
 
 // WrapError makes an *Error of err and classifies it by IsTransient. An err that is one already, or nil, is
-// returned as it is, so that the innermost layer, which knows most, has its say.
+// returned as it is; one that has an *Error inside, such as that of a body which comes from another store, is not.
 func WrapError(op, object string, err error) error {
 	if err == nil {
 		return nil
 	}
-	var be *Error
-	if errors.As(err, &be) {
+	if _, ok := err.(*Error); ok {
 		return err
 	}
 	return &Error{Op: op, Object: object, Err: err, Transient: IsTransient(err)}

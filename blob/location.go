@@ -210,6 +210,14 @@ func (l Location) Key(key string) string {
 	return l.Path + "/" + key
 }
 
+// Relative is the opposite of Key; it leaves a key alone that is not at this location.
+func (l Location) Relative(full string) string {
+	if l.Path == "" {
+		return full
+	}
+	return strings.TrimPrefix(full, l.Path+"/")
+}
+
 func (l Location) host() string {
 	if l.Scheme == SchemeFile {
 		return ""
