@@ -1,29 +1,47 @@
 package codec
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
 
 func BenchmarkHash(b *testing.B) {
-	n, short, long := int64(1), "0123456789", "0123456789012345678901234567890123456789"
-	pair := [2]int64{1, 2}
-	hn, hs, hp := NewHasher(Int64()), NewHasher(String()), NewHasher(MustStruct[[2]int64]())
-	b.Run("int64", func(b *testing.B) { benchHash(b, hn, &n) })
-	b.Run("string-10", func(b *testing.B) { benchHash(b, hs, &short) })
-	b.Run("string-40", func(b *testing.B) { benchHash(b, hs, &long) })
-	b.Run("struct-16", func(b *testing.B) { benchHash(b, hp, &pair) })
+	var ints []int64
+	var short, long []string
+	var pairs [][2]int64
+	for i := range int64(benchRows) {
+		ints = append(ints, i*977)
+		short = append(short, fmt.Sprintf("key-%06d", i))
+		long = append(long, fmt.Sprintf("customer/europe/north/%018d", i))
+		pairs = append(pairs, [2]int64{i, -i})
+	}
+	b.Run("int64", func(b *testing.B) { benchHash(b, Int64(), ints) })
+	b.Run("string-10", func(b *testing.B) { benchHash(b, String(), short) })
+	b.Run("string-40", func(b *testing.B) { benchHash(b, String(), long) })
+	b.Run("struct-16", func(b *testing.B) { benchHash(b, MustStruct[[2]int64](), pairs) })
+}
+
+// benchRows is how many rows one operation of the bulk benchmarks has.
+const benchRows = 256
+
+func perRow(b *testing.B) {
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/benchRows, "ns/row")
 }
 
 var sink uint64
 
-func benchHash[K any](b *testing.B, h Hasher[K], key *K) {
+func benchHash[K any](b *testing.B, c Codec[K], keys []K) {
+	h := NewHasher(c)
 	b.ReportAllocs()
-	sum := uint64(0)
 	for b.Loop() {
-		sum += h(key)
+		sum := uint64(0)
+		for i := range keys {
+			sum += h(&keys[i])
+		}
+		sink += sum
 	}
-	sink = sum
+	perRow(b)
 }
 
 func BenchmarkCodec(b *testing.B) {
@@ -74,8 +92,7 @@ func benchCodec[T any](b *testing.B, c Codec[T], v T) {
 	if !ok {
 		return
 	}
-	const rows = 256
-	vs := make([]T, rows)
+	vs := make([]T, benchRows)
 	for i := range vs {
 		vs[i] = v
 	}
@@ -83,16 +100,13 @@ func benchCodec[T any](b *testing.B, c Codec[T], v T) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	perRow := func(b *testing.B) {
-		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/rows, "ns/row")
-		b.SetBytes(int64(len(all)))
-	}
 	b.Run("append-256", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			all, _ = bulk.AppendAll(all[:0], vs)
 		}
 		perRow(b)
+		b.SetBytes(int64(len(all)))
 	})
 	b.Run("decode-256", func(b *testing.B) {
 		b.ReportAllocs()
@@ -100,5 +114,6 @@ func benchCodec[T any](b *testing.B, c Codec[T], v T) {
 			_, _ = bulk.DecodeAll(all, vs)
 		}
 		perRow(b)
+		b.SetBytes(int64(len(all)))
 	})
 }

@@ -3,7 +3,6 @@ package codec
 import (
 	"encoding/binary"
 	"fmt"
-	"math/bits"
 	"unsafe"
 
 	"github.com/zeebo/xxh3"
@@ -50,32 +49,15 @@ func (c word8[T]) newHasher() Hasher[T] {
 	return func(key *T) uint64 { return hash8(*(*uint64)(unsafe.Pointer(key))) }
 }
 
-// hash8 is XXH3 of the 8 bytes of v in little-endian order, written out: its branch for inputs of
-// 4 to 8 bytes (xxhash specification, XXH3 "medium small" inputs) with every constant folded.
-func hash8(v uint64) uint64 {
-	const (
-		flip  = 0x1cad21f72c81017c ^ 0xdb979083e96dd4de // Bytes 8 to 24 of the default secret.
-		prime = 0x9fb21c651e98df25
-	)
-	h := bits.RotateLeft64(v, 32) ^ flip
-	h ^= bits.RotateLeft64(h, 49) ^ bits.RotateLeft64(h, 24)
-	h *= prime
-	h ^= h>>35 + 8
-	h *= prime
-	return h ^ h>>28
-}
-
 func (text[T]) newHasher() Hasher[T] {
-	short := new([64]byte)
-	var long []byte
+	var buf []byte
 	return func(key *T) uint64 {
 		s := *(*string)(unsafe.Pointer(key))
-		if len(s) < len(short) { // The length takes one byte.
-			short[0] = byte(len(s))
-			return xxh3.Hash(short[:1+copy(short[1:], s)])
+		if uint(len(s))-3 <= maxShort-3 {
+			return hashShort(s)
 		}
-		long = append(binary.AppendUvarint(long[:0], uint64(len(s))), s...)
-		return xxh3.Hash(long)
+		buf = append(binary.AppendUvarint(buf[:0], uint64(len(s))), s...)
+		return xxh3.Hash(buf)
 	}
 }
 

@@ -238,7 +238,7 @@ func hashes[K any](t *testing.T, c Codec[K], key K, wantFast bool) {
 	}
 	for range 2 {
 		if got, want := h(&key), Hash(b); got != want {
-			t.Errorf("%T %v: hash %#x, of the encoding %#x", key, key, got, want)
+			t.Errorf("%T %.40x: hash %#x, of the encoding %#x", key, b, got, want)
 		}
 	}
 	if size := unsafe.Sizeof(key); size > 0 {
