@@ -68,8 +68,8 @@ func (s Source[T]) Splits(_ context.Context, c operator.SourceContext) ([]operat
 }
 
 // Open implements operator.Source.
-func (s Source[T]) Open(_ context.Context, c operator.SourceContext, split operator.Split) (operator.SplitReader[T], error) {
-	return open(c, split, s.Rate, s.fill, s.Make)
+func (s Source[T]) Open(ctx context.Context, c operator.SourceContext, split operator.Split) (operator.SplitReader[T], error) {
+	return open(ctx, c, split, s.Rate, s.fill, s.Make)
 }
 
 func (s Source[T]) fill(first int64, rows []T) {
@@ -112,7 +112,7 @@ func (s Slice[T]) Splits(context.Context, operator.SourceContext) ([]operator.Sp
 }
 
 // Open implements operator.Source.
-func (s Slice[T]) Open(_ context.Context, c operator.SourceContext, split operator.Split) (operator.SplitReader[T], error) {
+func (s Slice[T]) Open(ctx context.Context, c operator.SourceContext, split operator.Split) (operator.SplitReader[T], error) {
 	b, err := decode(split.Body)
 	if err == nil && b.Count != int64(len(s.Rows)) {
 		err = job.Errorf(job.ClassRefused, "split %s is of %d records, but the slice has %d: it changed since the checkpoint", split.ID, b.Count, len(s.Rows))
@@ -120,7 +120,7 @@ func (s Slice[T]) Open(_ context.Context, c operator.SourceContext, split operat
 	if err != nil {
 		return nil, err
 	}
-	return open(c, split, s.Rate, s.fill, nil)
+	return open(ctx, c, split, s.Rate, s.fill, nil)
 }
 
 func (s Slice[T]) fill(first int64, rows []T) { copy(rows, s.Rows[first:]) }
@@ -178,12 +178,13 @@ func deal(count, block int64, splits, parallelism int) []operator.Split {
 	return list
 }
 
-func open[T any](c operator.SourceContext, split operator.Split, rate float64, fill func(int64, []T), each func(int64, *T)) (operator.SplitReader[T], error) {
+func open[T any](ctx context.Context, c operator.SourceContext, split operator.Split, rate float64, fill func(int64, []T), each func(int64, *T)) (operator.SplitReader[T], error) {
 	b, err := decode(split.Body)
 	if err != nil {
 		return nil, err
 	}
-	r := &reader[T]{body: b, fill: fill, gate: pace.New(pace.Share(rate, c.Parallelism, int(b.Of)), c.Now, c.Wake)}
+	r := &reader[T]{body: b, fill: fill}
+	r.gate, r.leave = pace.Join(ctx, c.Name, pace.Share(rate, c.Parallelism, int(b.Of)), c.Now, c.Wake)
 	if b.Block == 1 {
 		r.each = each
 	}
@@ -191,10 +192,11 @@ func open[T any](c operator.SourceContext, split operator.Split, rate float64, f
 }
 
 type reader[T any] struct {
-	body body
-	fill func(first int64, rows []T)
-	each func(n int64, v *T) // For blocks of one, or nil.
-	gate *pace.Gate
+	body  body
+	fill  func(first int64, rows []T)
+	each  func(n int64, v *T) // For blocks of one, or nil.
+	gate  *pace.Gate
+	leave func()
 }
 
 // Read implements operator.SplitReader.
@@ -269,6 +271,6 @@ func (r *reader[T]) Position() operator.Split { return r.body.split() }
 
 // Close implements operator.SplitReader.
 func (r *reader[T]) Close() error {
-	r.gate.Close()
+	r.leave()
 	return nil
 }

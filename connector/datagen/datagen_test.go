@@ -198,10 +198,11 @@ func TestRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := Source[int64]{Make: makeInt, Rate: 1000, Count: 5000, NumSplits: 4}
 		start := time.Now()
-		ctx := context.Background()
 		done := make(chan int, 4)
 		for i := range 4 {
 			go func() {
+				ctx, cancel := context.WithCancel(context.Background()) // Each subtask has its own.
+				defer cancel()
 				wake := make(chan struct{}, 1)
 				c := operator.SourceContext{Subtask: i, Parallelism: 4, Now: time.Now, Wake: func() { wake <- struct{}{} }}
 				splits, _ := s.Splits(ctx, c)

@@ -1,6 +1,7 @@
 package pace
 
 import (
+	"context"
 	"math"
 	"testing"
 	"testing/synctest"
@@ -95,5 +96,39 @@ func TestValidate(t *testing.T) {
 	}
 	if err := Validate(0.5); err != nil {
 		t.Error(err)
+	}
+}
+
+// Readers of one subtask share its rate; the gate goes with the last of them.
+func TestJoin(t *testing.T) {
+	now := time.Unix(1, 0)
+	clock := func() time.Time { return now }
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	a, leaveA := Join(ctx, "s", 10, clock, nil)
+	b, leaveB := Join(ctx, "s", 10, clock, nil)
+	other, leaveOther := Join(ctx, "t", 10, clock, nil)
+	if a != b || a == other {
+		t.Fatal("gates are mixed up")
+	}
+	if a.Take(9)+b.Take(9) != 1 {
+		t.Error("two readers have twice the rate")
+	}
+	leaveA()
+	leaveA()
+	if c, leave := Join(ctx, "s", 10, clock, nil); c != b {
+		t.Error("the gate went with the first of two")
+	} else {
+		leave()
+	}
+	leaveB()
+	leaveOther()
+	if len(shared.gates) != 0 {
+		t.Errorf("%d gates are left", len(shared.gates))
+	}
+	if g, leave := Join(ctx, "s", 0, nil, nil); g != nil {
+		t.Error("a gate without a rate")
+	} else {
+		leave()
 	}
 }
