@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/cairnstream/cairn/coordinator"
 	"github.com/cairnstream/cairn/job"
 	pb "github.com/cairnstream/cairn/proto/cairn/v1"
 )
@@ -151,7 +152,7 @@ func (c *Client) round(ctx context.Context, f func(context.Context, pb.JobServic
 }
 
 // Submit implements Jobs. It chooses a RequestID if there is none, so that its own repetitions start one job.
-func (c *Client) Submit(ctx context.Context, s Submission) (Submitted, error) {
+func (c *Client) Submit(ctx context.Context, s coordinator.Submission) (coordinator.Submitted, error) {
 	if s.RequestID == "" {
 		s.RequestID = newRequestID()
 	}
@@ -186,22 +187,22 @@ func ask[P, D any](ctx context.Context, c *Client, call func(context.Context, pb
 }
 
 // List implements Jobs.
-func (c *Client) List(ctx context.Context) ([]Job, error) {
+func (c *Client) List(ctx context.Context) ([]coordinator.Job, error) {
 	return ask(ctx, c, func(ctx context.Context, svc pb.JobServiceClient) (*pb.ListJobsResponse, error) {
 		return svc.ListJobs(ctx, &pb.ListJobsRequest{})
-	}, func(d *decoder, p *pb.ListJobsResponse) []Job { return convertAll(p.GetJobs(), d.job) })
+	}, func(d *decoder, p *pb.ListJobsResponse) []coordinator.Job { return convertAll(p.GetJobs(), d.job) })
 }
 
 // Get implements Jobs.
-func (c *Client) Get(ctx context.Context, ref string) (JobDetail, error) {
+func (c *Client) Get(ctx context.Context, ref string) (coordinator.JobDetail, error) {
 	return ask(ctx, c, func(ctx context.Context, svc pb.JobServiceClient) (*pb.GetJobResponse, error) {
 		return svc.GetJob(ctx, &pb.GetJobRequest{Job: ref})
-	}, func(d *decoder, p *pb.GetJobResponse) JobDetail { return d.detail(p.GetJob()) })
+	}, func(d *decoder, p *pb.GetJobResponse) coordinator.JobDetail { return d.detail(p.GetJob()) })
 }
 
 // Watch implements Jobs. It outlives the JobManager that it watches, if another one leads within WatchPatience; the
 // first call after that has all events that the new one knows of.
-func (c *Client) Watch(ctx context.Context, ref string, f func(JobDetail) error) error {
+func (c *Client) Watch(ctx context.Context, ref string, f func(coordinator.JobDetail) error) error {
 	lost := time.Time{}
 	for {
 		seen := false
@@ -253,40 +254,42 @@ func (c *Client) Watch(ctx context.Context, ref string, f func(JobDetail) error)
 }
 
 // Cancel implements Jobs.
-func (c *Client) Cancel(ctx context.Context, ref string) (Job, error) {
+func (c *Client) Cancel(ctx context.Context, ref string) (coordinator.Job, error) {
 	return ask(ctx, c, func(ctx context.Context, svc pb.JobServiceClient) (*pb.CancelJobResponse, error) {
 		return svc.CancelJob(ctx, &pb.CancelJobRequest{Job: ref})
-	}, func(d *decoder, p *pb.CancelJobResponse) Job { return d.job(p.GetJob()) })
+	}, func(d *decoder, p *pb.CancelJobResponse) coordinator.Job { return d.job(p.GetJob()) })
 }
 
 // TriggerCheckpoint implements Jobs.
-func (c *Client) TriggerCheckpoint(ctx context.Context, ref string) (Checkpoint, error) {
+func (c *Client) TriggerCheckpoint(ctx context.Context, ref string) (coordinator.Checkpoint, error) {
 	return ask(ctx, c, func(ctx context.Context, svc pb.JobServiceClient) (*pb.TriggerCheckpointResponse, error) {
 		return svc.TriggerCheckpoint(ctx, &pb.TriggerCheckpointRequest{Job: ref})
-	}, func(d *decoder, p *pb.TriggerCheckpointResponse) Checkpoint { return d.checkpoint(p.GetCheckpoint()) })
+	}, func(d *decoder, p *pb.TriggerCheckpointResponse) coordinator.Checkpoint {
+		return d.checkpoint(p.GetCheckpoint())
+	})
 }
 
 // ListCheckpoints implements Jobs.
-func (c *Client) ListCheckpoints(ctx context.Context, ref string) ([]Checkpoint, error) {
+func (c *Client) ListCheckpoints(ctx context.Context, ref string) ([]coordinator.Checkpoint, error) {
 	return ask(ctx, c, func(ctx context.Context, svc pb.JobServiceClient) (*pb.ListCheckpointsResponse, error) {
 		return svc.ListCheckpoints(ctx, &pb.ListCheckpointsRequest{Job: ref})
-	}, func(d *decoder, p *pb.ListCheckpointsResponse) []Checkpoint {
+	}, func(d *decoder, p *pb.ListCheckpointsResponse) []coordinator.Checkpoint {
 		return convertAll(p.GetCheckpoints(), d.checkpoint)
 	})
 }
 
 // GetCheckpoint implements Jobs.
-func (c *Client) GetCheckpoint(ctx context.Context, ref string, id job.CheckpointID) (CheckpointDetail, error) {
+func (c *Client) GetCheckpoint(ctx context.Context, ref string, id job.CheckpointID) (coordinator.CheckpointDetail, error) {
 	return ask(ctx, c, func(ctx context.Context, svc pb.JobServiceClient) (*pb.GetCheckpointResponse, error) {
 		return svc.GetCheckpoint(ctx, &pb.GetCheckpointRequest{Job: ref, Checkpoint: uint64(id)})
 	}, (*decoder).checkpointDetail)
 }
 
 // Nodes implements Jobs.
-func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
+func (c *Client) Nodes(ctx context.Context) ([]coordinator.Node, error) {
 	return ask(ctx, c, func(ctx context.Context, svc pb.JobServiceClient) (*pb.ListNodesResponse, error) {
 		return svc.ListNodes(ctx, &pb.ListNodesRequest{})
-	}, func(d *decoder, p *pb.ListNodesResponse) []Node { return convertAll(p.GetNodes(), d.node) })
+	}, func(d *decoder, p *pb.ListNodesResponse) []coordinator.Node { return convertAll(p.GetNodes(), d.node) })
 }
 
 // Version implements Jobs.

@@ -15,6 +15,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 
+	"github.com/cairnstream/cairn/coordinator"
 	"github.com/cairnstream/cairn/job"
 )
 
@@ -22,10 +23,10 @@ import (
 type fakeJobs struct {
 	mu   sync.Mutex
 	err  error
-	subs []Submission
+	subs []coordinator.Submission
 }
 
-var aJob = Job{ID: "00112233aabbccdd", Name: "orders", State: JobRunning, Failure: &job.Failure{Class: job.ClassUser, Message: "boom"}}
+var aJob = coordinator.Job{ID: "00112233aabbccdd", Name: "orders", State: coordinator.JobRunning, Failure: &job.Failure{Class: job.ClassUser, Message: "boom"}}
 
 func (f *fakeJobs) fail(err error) {
 	f.mu.Lock()
@@ -39,24 +40,26 @@ func (f *fakeJobs) error() error {
 	return f.err
 }
 
-func (f *fakeJobs) Submit(_ context.Context, s Submission) (Submitted, error) {
+func (f *fakeJobs) Submit(_ context.Context, s coordinator.Submission) (coordinator.Submitted, error) {
 	if err := f.error(); err != nil {
-		return Submitted{}, err
+		return coordinator.Submitted{}, err
 	}
 	f.subs = append(f.subs, s)
-	return Submitted{Job: aJob, Notes: []string{"goes on from checkpoint 3"}}, nil
+	return coordinator.Submitted{Job: aJob, Notes: []string{"goes on from checkpoint 3"}}, nil
 }
-func (f *fakeJobs) List(context.Context) ([]Job, error) { return []Job{aJob}, f.error() }
-func (f *fakeJobs) detail() JobDetail {
-	return JobDetail{Job: aJob, Spec: job.Spec{Settings: job.DefaultSettings()}}
+func (f *fakeJobs) List(context.Context) ([]coordinator.Job, error) {
+	return []coordinator.Job{aJob}, f.error()
 }
-func (f *fakeJobs) Get(_ context.Context, ref string) (JobDetail, error) {
+func (f *fakeJobs) detail() coordinator.JobDetail {
+	return coordinator.JobDetail{Job: aJob, Spec: job.Spec{Settings: job.DefaultSettings()}}
+}
+func (f *fakeJobs) Get(_ context.Context, ref string) (coordinator.JobDetail, error) {
 	if ref != "orders" {
-		return JobDetail{}, Errorf(NotFound, "no job %q", ref)
+		return coordinator.JobDetail{}, Errorf(NotFound, "no job %q", ref)
 	}
 	return f.detail(), f.error()
 }
-func (f *fakeJobs) Watch(ctx context.Context, _ string, fn func(JobDetail) error) error {
+func (f *fakeJobs) Watch(ctx context.Context, _ string, fn func(coordinator.JobDetail) error) error {
 	if err := f.error(); err != nil {
 		return err
 	}
@@ -69,18 +72,18 @@ func (f *fakeJobs) Watch(ctx context.Context, _ string, fn func(JobDetail) error
 	}
 	return nil
 }
-func (f *fakeJobs) Cancel(context.Context, string) (Job, error) { return aJob, f.error() }
-func (f *fakeJobs) TriggerCheckpoint(context.Context, string) (Checkpoint, error) {
-	return Checkpoint{ID: 4, State: CheckpointCompleted}, f.error()
+func (f *fakeJobs) Cancel(context.Context, string) (coordinator.Job, error) { return aJob, f.error() }
+func (f *fakeJobs) TriggerCheckpoint(context.Context, string) (coordinator.Checkpoint, error) {
+	return coordinator.Checkpoint{ID: 4, State: coordinator.CheckpointCompleted}, f.error()
 }
-func (f *fakeJobs) ListCheckpoints(context.Context, string) ([]Checkpoint, error) {
-	return []Checkpoint{{ID: 4, State: CheckpointCompleted}}, f.error()
+func (f *fakeJobs) ListCheckpoints(context.Context, string) ([]coordinator.Checkpoint, error) {
+	return []coordinator.Checkpoint{{ID: 4, State: coordinator.CheckpointCompleted}}, f.error()
 }
-func (f *fakeJobs) GetCheckpoint(_ context.Context, _ string, id job.CheckpointID) (CheckpointDetail, error) {
-	return CheckpointDetail{Checkpoint: Checkpoint{ID: id, State: CheckpointFailed}}, f.error()
+func (f *fakeJobs) GetCheckpoint(_ context.Context, _ string, id job.CheckpointID) (coordinator.CheckpointDetail, error) {
+	return coordinator.CheckpointDetail{Checkpoint: coordinator.Checkpoint{ID: id, State: coordinator.CheckpointFailed}}, f.error()
 }
-func (f *fakeJobs) Nodes(context.Context) ([]Node, error) {
-	return []Node{{Worker: job.WorkerInfo{ID: "w"}, FreeSlots: 1}}, f.error()
+func (f *fakeJobs) Nodes(context.Context) ([]coordinator.Node, error) {
+	return []coordinator.Node{{Worker: job.WorkerInfo{ID: "w"}, FreeSlots: 1}}, f.error()
 }
 func (f *fakeJobs) Version(context.Context) (Version, error) {
 	return Version{Version: "v1", Leader: true}, f.error()
@@ -135,32 +138,32 @@ func TestClient(t *testing.T) {
 			t.Errorf("%s: got %+v, %v, want %+v", what, got, err, want)
 		}
 	}
-	sub, err := c.Submit(ctx, Submission{Spec: f.detail().Spec, Fresh: true})
-	check("submit", sub, Submitted{Job: aJob, Notes: []string{"goes on from checkpoint 3"}}, err)
+	sub, err := c.Submit(ctx, coordinator.Submission{Spec: f.detail().Spec, Fresh: true})
+	check("submit", sub, coordinator.Submitted{Job: aJob, Notes: []string{"goes on from checkpoint 3"}}, err)
 	if len(f.subs) != 1 || f.subs[0].RequestID == "" || !f.subs[0].Fresh {
 		t.Errorf("submitted %+v", f.subs)
 	}
 	list, err := c.List(ctx)
-	check("list", list, []Job{aJob}, err)
+	check("list", list, []coordinator.Job{aJob}, err)
 	j, err := c.Get(ctx, "orders")
 	check("get", j, f.detail(), err)
 	var attempts []job.Attempt
-	err = c.Watch(ctx, "orders", func(j JobDetail) error { attempts = append(attempts, j.Job.Attempt); return nil })
+	err = c.Watch(ctx, "orders", func(j coordinator.JobDetail) error { attempts = append(attempts, j.Job.Attempt); return nil })
 	check("watch", attempts, []job.Attempt{0, 1, 2}, err)
 	own := errors.New("enough")
-	if err := c.Watch(ctx, "orders", func(JobDetail) error { return own }); err != own {
+	if err := c.Watch(ctx, "orders", func(coordinator.JobDetail) error { return own }); err != own {
 		t.Errorf("watch: %v", err)
 	}
 	cancelled, err := c.Cancel(ctx, "orders")
 	check("cancel", cancelled, aJob, err)
 	cp, err := c.TriggerCheckpoint(ctx, "orders")
-	check("trigger", cp, Checkpoint{ID: 4, State: CheckpointCompleted}, err)
+	check("trigger", cp, coordinator.Checkpoint{ID: 4, State: coordinator.CheckpointCompleted}, err)
 	cps, err := c.ListCheckpoints(ctx, "orders")
-	check("checkpoints", cps, []Checkpoint{{ID: 4, State: CheckpointCompleted}}, err)
+	check("checkpoints", cps, []coordinator.Checkpoint{{ID: 4, State: coordinator.CheckpointCompleted}}, err)
 	cd, err := c.GetCheckpoint(ctx, "orders", 9)
-	check("checkpoint", cd, CheckpointDetail{Checkpoint: Checkpoint{ID: 9, State: CheckpointFailed}}, err)
+	check("checkpoint", cd, coordinator.CheckpointDetail{Checkpoint: coordinator.Checkpoint{ID: 9, State: coordinator.CheckpointFailed}}, err)
 	nodes, err := c.Nodes(ctx)
-	check("nodes", nodes, []Node{{Worker: job.WorkerInfo{ID: "w"}, FreeSlots: 1}}, err)
+	check("nodes", nodes, []coordinator.Node{{Worker: job.WorkerInfo{ID: "w"}, FreeSlots: 1}}, err)
 	v, err := c.Version(ctx)
 	check("version", v, Version{Version: "v1", Leader: true}, err)
 }
@@ -227,7 +230,7 @@ func TestWatchOutlivesAJobManager(t *testing.T) {
 	second, _ := api(t, &fakeJobs{})
 	c := client(t, first, second)
 	n := 0
-	err := c.Watch(t.Context(), "orders", func(JobDetail) error {
+	err := c.Watch(t.Context(), "orders", func(coordinator.JobDetail) error {
 		if n++; n == 1 {
 			stop()
 		}

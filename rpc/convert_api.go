@@ -3,48 +3,53 @@ package rpc
 import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/cairnstream/cairn/coordinator"
+	"github.com/cairnstream/cairn/coordinator/lifecycle"
 	"github.com/cairnstream/cairn/job"
 	pb "github.com/cairnstream/cairn/proto/cairn/v1"
 )
 
 var (
-	jobStates = newEnum("state of a job", map[JobState]pb.JobState{
-		JobCreated:    pb.JobState_JOB_STATE_CREATED,
-		JobWaiting:    pb.JobState_JOB_STATE_WAITING,
-		JobDeploying:  pb.JobState_JOB_STATE_DEPLOYING,
-		JobRunning:    pb.JobState_JOB_STATE_RUNNING,
-		JobFinishing:  pb.JobState_JOB_STATE_FINISHING,
-		JobRestarting: pb.JobState_JOB_STATE_RESTARTING,
-		JobCancelling: pb.JobState_JOB_STATE_CANCELLING,
-		JobFinished:   pb.JobState_JOB_STATE_FINISHED,
-		JobCancelled:  pb.JobState_JOB_STATE_CANCELLED,
-		JobFailed:     pb.JobState_JOB_STATE_FAILED,
+	jobStates = newEnum("state of a job", map[coordinator.JobState]pb.JobState{
+		coordinator.JobCreated:    pb.JobState_JOB_STATE_CREATED,
+		coordinator.JobWaiting:    pb.JobState_JOB_STATE_WAITING,
+		coordinator.JobDeploying:  pb.JobState_JOB_STATE_DEPLOYING,
+		coordinator.JobRunning:    pb.JobState_JOB_STATE_RUNNING,
+		coordinator.JobFinishing:  pb.JobState_JOB_STATE_FINISHING,
+		coordinator.JobRestarting: pb.JobState_JOB_STATE_RESTARTING,
+		coordinator.JobFailing:    pb.JobState_JOB_STATE_FAILING,
+		coordinator.JobCancelling: pb.JobState_JOB_STATE_CANCELLING,
+		coordinator.JobFinished:   pb.JobState_JOB_STATE_FINISHED,
+		coordinator.JobCancelled:  pb.JobState_JOB_STATE_CANCELLED,
+		coordinator.JobFailed:     pb.JobState_JOB_STATE_FAILED,
 	})
-	checkpointStates = newEnum("state of a checkpoint", map[CheckpointState]pb.CheckpointState{
-		CheckpointInProgress: pb.CheckpointState_CHECKPOINT_STATE_IN_PROGRESS,
-		CheckpointCompleted:  pb.CheckpointState_CHECKPOINT_STATE_COMPLETED,
-		CheckpointFailed:     pb.CheckpointState_CHECKPOINT_STATE_FAILED,
-		CheckpointSubsumed:   pb.CheckpointState_CHECKPOINT_STATE_SUBSUMED,
+	checkpointStates = newEnum("state of a checkpoint", map[coordinator.CheckpointState]pb.CheckpointState{
+		coordinator.CheckpointInProgress: pb.CheckpointState_CHECKPOINT_STATE_IN_PROGRESS,
+		coordinator.CheckpointCompleted:  pb.CheckpointState_CHECKPOINT_STATE_COMPLETED,
+		coordinator.CheckpointFailed:     pb.CheckpointState_CHECKPOINT_STATE_FAILED,
+		coordinator.CheckpointSubsumed:   pb.CheckpointState_CHECKPOINT_STATE_SUBSUMED,
 	})
 )
 
-func submissionToProto(s Submission) *pb.SubmitJobRequest {
+func submissionToProto(s coordinator.Submission) *pb.SubmitJobRequest {
 	return &pb.SubmitJobRequest{Spec: specToProto(s.Spec), RequestId: s.RequestID, Fresh: s.Fresh, Overwrite: s.Overwrite}
 }
 
-func (d *decoder) submission(p *pb.SubmitJobRequest) Submission {
-	return Submission{Spec: d.spec(p.GetSpec()), RequestID: p.GetRequestId(), Fresh: p.GetFresh(), Overwrite: p.GetOverwrite()}
+func (d *decoder) submission(p *pb.SubmitJobRequest) coordinator.Submission {
+	return coordinator.Submission{Spec: d.spec(p.GetSpec()), RequestID: p.GetRequestId(), Fresh: p.GetFresh(), Overwrite: p.GetOverwrite()}
 }
 
-func submittedToProto(s Submitted) *pb.SubmitJobResponse {
-	return &pb.SubmitJobResponse{Job: jobToProto(s.Job), Notes: convertAll(s.Notes, text), Existed: s.Existed}
+func submittedToProto(s coordinator.Submitted) *pb.SubmitJobResponse {
+	return &pb.SubmitJobResponse{Job: jobToProto(s.Job), Notes: convertAll(s.Notes, text), Existed: s.Existed, ResumedFrom: uint64(s.ResumedFrom)}
 }
 
-func (d *decoder) submitted(p *pb.SubmitJobResponse) Submitted {
-	return Submitted{Job: d.job(p.GetJob()), Notes: p.GetNotes(), Existed: p.GetExisted()}
+func (d *decoder) submitted(p *pb.SubmitJobResponse) coordinator.Submitted {
+	return coordinator.Submitted{
+		Job: d.job(p.GetJob()), Notes: p.GetNotes(), Existed: p.GetExisted(), ResumedFrom: job.CheckpointID(p.GetResumedFrom()),
+	}
 }
 
-func jobToProto(j Job) *pb.Job {
+func jobToProto(j coordinator.Job) *pb.Job {
 	return &pb.Job{
 		Id: string(j.ID), Name: j.Name, Program: j.Program, Version: j.Version,
 		State: jobStates.encode(j.State), Reason: text(j.Reason), Attempt: uint64(j.Attempt), Restarts: j.Restarts,
@@ -55,11 +60,11 @@ func jobToProto(j Job) *pb.Job {
 	}
 }
 
-func (d *decoder) job(p *pb.Job) Job {
+func (d *decoder) job(p *pb.Job) coordinator.Job {
 	if !need(d, p, "job") {
-		return Job{}
+		return coordinator.Job{}
 	}
-	return Job{
+	return coordinator.Job{
 		ID: job.ID(p.Id), Name: p.Name, Program: p.Program, Version: p.Version,
 		State: jobStates.decode(d, p.State), Reason: p.Reason, Attempt: job.Attempt(p.Attempt), Restarts: p.Restarts,
 		Parallelism: int(p.Parallelism), Slots: int(p.Slots),
@@ -76,10 +81,10 @@ func counters(m map[string]int64) map[string]int64 {
 	return m
 }
 
-func vertexToProto(v Vertex) *pb.Vertex {
+func vertexToProto(v coordinator.Vertex) *pb.Vertex {
 	return &pb.Vertex{
 		Name: v.Name, Operators: v.Operators, Parallelism: int32(v.Parallelism),
-		Tasks: convertAll(v.Tasks, func(t TaskStatus) *pb.TaskStatus {
+		Tasks: convertAll(v.Tasks, func(t coordinator.TaskStatus) *pb.TaskStatus {
 			return &pb.TaskStatus{
 				Task: taskToProto(t.Task), State: taskStates.encode(t.State), Worker: string(t.Worker), Counters: t.Counters,
 			}
@@ -87,11 +92,11 @@ func vertexToProto(v Vertex) *pb.Vertex {
 	}
 }
 
-func (d *decoder) vertex(p *pb.Vertex) Vertex {
-	return Vertex{
+func (d *decoder) vertex(p *pb.Vertex) coordinator.Vertex {
+	return coordinator.Vertex{
 		Name: p.GetName(), Operators: p.GetOperators(), Parallelism: int(p.GetParallelism()),
-		Tasks: convertAll(p.GetTasks(), func(t *pb.TaskStatus) TaskStatus {
-			return TaskStatus{
+		Tasks: convertAll(p.GetTasks(), func(t *pb.TaskStatus) coordinator.TaskStatus {
+			return coordinator.TaskStatus{
 				Task: d.task(t.GetTask()), State: taskStates.optional(d, t.GetState()), Worker: job.WorkerID(t.GetWorker()),
 				Counters: counters(t.GetCounters()),
 			}
@@ -99,32 +104,67 @@ func (d *decoder) vertex(p *pb.Vertex) Vertex {
 	}
 }
 
-func detailToProto(j JobDetail) *pb.JobDetail {
+func detailToProto(j coordinator.JobDetail) *pb.JobDetail {
 	return &pb.JobDetail{
 		Job: jobToProto(j.Job), Spec: specToProto(j.Spec), Fingerprint: j.Fingerprint,
 		Vertices: convertAll(j.Vertices, vertexToProto),
-		Events: convertAll(j.Events, func(e JobEvent) *pb.JobEvent {
+		Events: convertAll(j.Events, func(e coordinator.JobEvent) *pb.JobEvent {
 			return &pb.JobEvent{Time: timestamp(e.Time), Kind: e.Kind, Message: text(e.Message)}
 		}),
-		Restored: uint64(j.Restored),
+		Restored: uint64(j.Restored), Progress: progressToProto(j.Progress),
 	}
 }
 
-func (d *decoder) detail(p *pb.JobDetail) JobDetail {
+func (d *decoder) detail(p *pb.JobDetail) coordinator.JobDetail {
 	if !need(d, p, "job") {
-		return JobDetail{}
+		return coordinator.JobDetail{}
 	}
-	return JobDetail{
+	return coordinator.JobDetail{
 		Job: d.job(p.Job), Spec: d.spec(p.Spec), Fingerprint: p.Fingerprint,
 		Vertices: convertAll(p.Vertices, d.vertex),
-		Events: convertAll(p.Events, func(e *pb.JobEvent) JobEvent {
-			return JobEvent{Time: d.time(e.GetTime()), Kind: e.GetKind(), Message: e.GetMessage()}
+		Events: convertAll(p.Events, func(e *pb.JobEvent) coordinator.JobEvent {
+			return coordinator.JobEvent{Time: d.time(e.GetTime()), Kind: e.GetKind(), Message: e.GetMessage()}
 		}),
-		Restored: job.CheckpointID(p.Restored),
+		Restored: job.CheckpointID(p.Restored), Progress: d.progress(p.Progress),
 	}
 }
 
-func checkpointToProto(c Checkpoint) *pb.Checkpoint {
+func progressToProto(p coordinator.Progress) *pb.Progress {
+	out := &pb.Progress{
+		Incidents: convertAll(p.Incidents, func(i coordinator.Incident) *pb.Incident {
+			return &pb.Incident{
+				Time: timestamp(i.Time), Attempt: uint64(i.Attempt), Cause: string(i.Cause), Failure: failureToProto(i.Failure),
+				Recovery: durationpb.New(i.Recovery),
+			}
+		}),
+		CheckpointsCompleted: p.CheckpointsCompleted, CheckpointsFailed: p.CheckpointsFailed,
+		CheckpointsSkipped: p.CheckpointsSkipped, RunningSince: timestamp(p.RunningSince),
+	}
+	if p.LastCheckpoint != nil {
+		out.LastCheckpoint = checkpointToProto(*p.LastCheckpoint)
+	}
+	return out
+}
+
+func (d *decoder) progress(p *pb.Progress) coordinator.Progress {
+	out := coordinator.Progress{
+		Incidents: convertAll(p.GetIncidents(), func(i *pb.Incident) coordinator.Incident {
+			return coordinator.Incident{
+				Time: d.time(i.GetTime()), Attempt: job.Attempt(i.GetAttempt()), Cause: lifecycle.Cause(i.GetCause()),
+				Failure: d.failure(i.GetFailure()), Recovery: d.duration(i.GetRecovery()),
+			}
+		}),
+		CheckpointsCompleted: p.GetCheckpointsCompleted(), CheckpointsFailed: p.GetCheckpointsFailed(),
+		CheckpointsSkipped: p.GetCheckpointsSkipped(), RunningSince: d.time(p.GetRunningSince()),
+	}
+	if p.GetLastCheckpoint() != nil {
+		c := d.checkpoint(p.GetLastCheckpoint())
+		out.LastCheckpoint = &c
+	}
+	return out
+}
+
+func checkpointToProto(c coordinator.Checkpoint) *pb.Checkpoint {
 	return &pb.Checkpoint{
 		Id: uint64(c.ID), State: checkpointStates.encode(c.State), Mode: modes.encode(c.Mode), Attempt: uint64(c.Attempt),
 		Triggered: timestamp(c.Triggered), Duration: durationpb.New(c.Duration), Bytes: c.Bytes,
@@ -132,44 +172,52 @@ func checkpointToProto(c Checkpoint) *pb.Checkpoint {
 	}
 }
 
-func (d *decoder) checkpoint(p *pb.Checkpoint) Checkpoint {
+func (d *decoder) checkpoint(p *pb.Checkpoint) coordinator.Checkpoint {
 	if !need(d, p, "checkpoint") {
-		return Checkpoint{}
+		return coordinator.Checkpoint{}
 	}
-	return Checkpoint{
+	return coordinator.Checkpoint{
 		ID: job.CheckpointID(p.Id), State: checkpointStates.decode(d, p.State), Mode: modes.optional(d, p.Mode),
 		Attempt: job.Attempt(p.Attempt), Triggered: d.time(p.Triggered), Duration: d.duration(p.Duration), Bytes: p.Bytes,
 		Acknowledged: int(p.Acknowledged), Tasks: int(p.Tasks), Reason: p.Reason, Final: p.Final, Manifest: p.Manifest,
 	}
 }
 
-func checkpointDetailToProto(c CheckpointDetail) *pb.GetCheckpointResponse {
+func checkpointDetailToProto(c coordinator.CheckpointDetail) *pb.GetCheckpointResponse {
 	return &pb.GetCheckpointResponse{
 		Checkpoint: checkpointToProto(c.Checkpoint),
-		Tasks: convertAll(c.Tasks, func(t TaskCheckpoint) *pb.TaskCheckpoint {
+		Tasks: convertAll(c.Tasks, func(t coordinator.TaskCheckpoint) *pb.TaskCheckpoint {
 			return &pb.TaskCheckpoint{Task: taskToProto(t.Task), Worker: string(t.Worker), Stats: statsToProto(t.Stats)}
 		}),
-	}
-}
-
-func (d *decoder) checkpointDetail(p *pb.GetCheckpointResponse) CheckpointDetail {
-	return CheckpointDetail{
-		Checkpoint: d.checkpoint(p.GetCheckpoint()),
-		Tasks: convertAll(p.GetTasks(), func(t *pb.TaskCheckpoint) TaskCheckpoint {
-			return TaskCheckpoint{Task: d.task(t.GetTask()), Worker: job.WorkerID(t.GetWorker()), Stats: d.stats(t.GetStats())}
+		Operators: convertAll(c.Operators, func(o coordinator.OperatorCheckpoint) *pb.OperatorCheckpoint {
+			return &pb.OperatorCheckpoint{Name: o.Name, Parallelism: int32(o.Parallelism), Entries: o.Entries, Bytes: o.Bytes}
 		}),
 	}
 }
 
-func nodeToProto(n Node) *pb.Node {
+func (d *decoder) checkpointDetail(p *pb.GetCheckpointResponse) coordinator.CheckpointDetail {
+	return coordinator.CheckpointDetail{
+		Checkpoint: d.checkpoint(p.GetCheckpoint()),
+		Tasks: convertAll(p.GetTasks(), func(t *pb.TaskCheckpoint) coordinator.TaskCheckpoint {
+			return coordinator.TaskCheckpoint{Task: d.task(t.GetTask()), Worker: job.WorkerID(t.GetWorker()), Stats: d.stats(t.GetStats())}
+		}),
+		Operators: convertAll(p.GetOperators(), func(o *pb.OperatorCheckpoint) coordinator.OperatorCheckpoint {
+			return coordinator.OperatorCheckpoint{
+				Name: o.GetName(), Parallelism: int(o.GetParallelism()), Entries: o.GetEntries(), Bytes: o.GetBytes(),
+			}
+		}),
+	}
+}
+
+func nodeToProto(n coordinator.Node) *pb.Node {
 	return &pb.Node{
 		Worker: workerToProto(n.Worker), FreeSlots: int32(n.FreeSlots), Tasks: int32(n.Tasks),
 		Connected: timestamp(n.Connected), Heartbeat: timestamp(n.Heartbeat),
 	}
 }
 
-func (d *decoder) node(p *pb.Node) Node {
-	return Node{
+func (d *decoder) node(p *pb.Node) coordinator.Node {
+	return coordinator.Node{
 		Worker: d.worker(p.GetWorker()), FreeSlots: int(p.GetFreeSlots()), Tasks: int(p.GetTasks()),
 		Connected: d.time(p.GetConnected()), Heartbeat: d.time(p.GetHeartbeat()),
 	}

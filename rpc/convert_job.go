@@ -42,7 +42,7 @@ var (
 func specToProto(s job.Spec) *pb.Spec {
 	return &pb.Spec{
 		Name: s.Name, Program: s.Program, Version: s.Version, Args: s.Args,
-		Settings: settingsToProto(s.Settings), Graph: graphToProto(s.Graph),
+		Settings: settingsToProto(s.Settings), Graph: graphToProto(s.Graph), Overwrite: s.Overwrite,
 	}
 }
 
@@ -52,7 +52,7 @@ func (d *decoder) spec(p *pb.Spec) job.Spec {
 	}
 	s := job.Spec{
 		Name: p.Name, Program: p.Program, Version: p.Version,
-		Settings: d.settings(p.Settings), Graph: d.graph(p.Graph),
+		Settings: d.settings(p.Settings), Graph: d.graph(p.Graph), Overwrite: p.Overwrite,
 	}
 	if len(p.Args) > 0 {
 		s.Args = p.Args

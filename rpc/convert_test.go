@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
+	"github.com/cairnstream/cairn/coordinator"
 	"github.com/cairnstream/cairn/job"
 	pb "github.com/cairnstream/cairn/proto/cairn/v1"
 )
@@ -29,14 +30,14 @@ var reportTypes = []job.Report{job.TaskChanged{}, job.Ack{}, job.Decline{}, job.
 
 // choices has the values of types and of fields that hold only certain ones.
 var choices = map[string][]string{
-	"job.Partition":            keys(partitions.to),
-	"job.Mode":                 keys(modes.to),
-	"job.Class":                keys(classes.to),
-	"job.TaskState":            keys(taskStates.to),
-	"rpc.JobState":             keys(jobStates.to),
-	"rpc.CheckpointState":      keys(checkpointStates.to),
-	"Settings.OnCancel":        keys(onCancels.to),
-	"Settings.RestartStrategy": keys(strategies.to),
+	"job.Partition":               keys(partitions.to),
+	"job.Mode":                    keys(modes.to),
+	"job.Class":                   keys(classes.to),
+	"job.TaskState":               keys(taskStates.to),
+	"coordinator.JobState":        keys(jobStates.to),
+	"coordinator.CheckpointState": keys(checkpointStates.to),
+	"Settings.OnCancel":           keys(onCancels.to),
+	"Settings.RestartStrategy":    keys(strategies.to),
 }
 
 func keys[K ~string, V any](m map[K]V) []string {
@@ -190,23 +191,23 @@ func TestAPIRoundTrip(t *testing.T) {
 		t.Run(name, rapid.MakeCheck(func(t *rapid.T) { f(t, &decoder{}) }))
 	}
 	check("Submission", func(t *rapid.T, d *decoder) {
-		want := draw(t, Submission{})
+		want := draw(t, coordinator.Submission{})
 		same(t, d.submission(wire(t, submissionToProto(want))), want, d.err)
 	})
 	check("Submitted", func(t *rapid.T, d *decoder) {
-		want := draw(t, Submitted{})
+		want := draw(t, coordinator.Submitted{})
 		same(t, d.submitted(wire(t, submittedToProto(want))), want, d.err)
 	})
 	check("JobDetail", func(t *rapid.T, d *decoder) {
-		want := draw(t, JobDetail{})
+		want := draw(t, coordinator.JobDetail{})
 		same(t, d.detail(wire(t, detailToProto(want))), want, d.err)
 	})
 	check("CheckpointDetail", func(t *rapid.T, d *decoder) {
-		want := draw(t, CheckpointDetail{})
+		want := draw(t, coordinator.CheckpointDetail{})
 		same(t, d.checkpointDetail(wire(t, checkpointDetailToProto(want))), want, d.err)
 	})
 	check("Node", func(t *rapid.T, d *decoder) {
-		want := draw(t, Node{})
+		want := draw(t, coordinator.Node{})
 		same(t, d.node(wire(t, nodeToProto(want))), want, d.err)
 	})
 	check("Version", func(t *rapid.T, d *decoder) {

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/cairnstream/cairn/coordinator"
 	pb "github.com/cairnstream/cairn/proto/cairn/v1"
 )
 
@@ -75,12 +76,22 @@ func NotLeaderError(leader string) error {
 	return &Error{Kind: Unreachable, Err: errors.New(msg), Leader: leader}
 }
 
-// KindOf is the kind of err. An error without one is Failed.
+// KindOf is the kind of err, which may be one of package coordinator. An error without one is Failed.
 func KindOf(err error) Kind {
 	var e *Error
 	switch {
 	case errors.As(err, &e):
 		return e.Kind
+	case errors.Is(err, coordinator.ErrInvalid):
+		return Invalid
+	case errors.Is(err, coordinator.ErrNotFound):
+		return NotFound
+	case errors.Is(err, coordinator.ErrRefused):
+		return Refused
+	case errors.Is(err, coordinator.ErrUnavailable):
+		return Unreachable
+	case errors.Is(err, coordinator.ErrFailed):
+		return Failed
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return Interrupted
 	}

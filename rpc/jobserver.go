@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/cairnstream/cairn/coordinator"
 	"github.com/cairnstream/cairn/job"
 	pb "github.com/cairnstream/cairn/proto/cairn/v1"
 )
@@ -46,7 +47,7 @@ func (s *jobServer) GetJob(ctx context.Context, r *pb.GetJobRequest) (*pb.GetJob
 }
 
 func (s *jobServer) WatchJob(r *pb.WatchJobRequest, stream grpc.ServerStreamingServer[pb.WatchJobResponse]) error {
-	return statusOf(s.jobs.Watch(stream.Context(), r.GetJob(), func(j JobDetail) error {
+	return statusOf(s.jobs.Watch(stream.Context(), r.GetJob(), func(j coordinator.JobDetail) error {
 		return stream.Send(&pb.WatchJobResponse{Job: detailToProto(j)})
 	}))
 }

@@ -85,19 +85,34 @@ func (s *Server) Stop(ctx context.Context) {
 		if s.worker != nil {
 			s.worker.CloseAll(Errorf(Unreachable, "the JobManager is shutting down"))
 		}
-		done := make(chan struct{})
-		go func() {
-			s.grpc.GracefulStop()
-			close(done)
-		}()
-		select {
-		case <-done:
-		case <-ctx.Done():
-			s.grpc.Stop()
-			<-done
-		}
+		stop(ctx, s.grpc)
 		if s.worker != nil {
 			s.worker.wait()
 		}
 	})
 }
+
+// stop lets calls finish until ctx is done, and then cuts them off.
+func stop(ctx context.Context, s *grpc.Server) {
+	cut := context.AfterFunc(ctx, s.Stop)
+	defer cut()
+	s.GracefulStop()
+}
+
+// DataServer is the gRPC server of a TaskManager, for the exchange of data.
+type DataServer struct{ grpc *grpc.Server }
+
+// NewDataServer makes a server with the given options and services, to which it adds nothing but health: limits and
+// flow control are the exchange's own.
+func NewDataServer(opts []grpc.ServerOption, register func(grpc.ServiceRegistrar)) *DataServer {
+	s := &DataServer{grpc: grpc.NewServer(opts...)}
+	register(s.grpc)
+	healthpb.RegisterHealthServer(s.grpc, health.NewServer())
+	return s
+}
+
+// Serve answers on l until Stop.
+func (s *DataServer) Serve(l net.Listener) error { return s.grpc.Serve(l) }
+
+// Stop lets calls finish until ctx is done, and then cuts them off.
+func (s *DataServer) Stop(ctx context.Context) { stop(ctx, s.grpc) }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/cairnstream/cairn/internal/group"
 	"github.com/cairnstream/cairn/job"
 	pb "github.com/cairnstream/cairn/proto/cairn/v1"
 )
@@ -229,24 +230,21 @@ func (u *uplink) report(r job.Report) {
 
 // run receives on this goroutine, and sends and watches on two others, until the stream breaks.
 func (u *uplink) run(ctx context.Context, heartbeat time.Duration, h Handler) error {
-	errs := make(chan error, 2)
-	for _, f := range []func() error{
-		func() error { return u.send(ctx) },
-		func() error { return u.watch(ctx, heartbeat) },
+	g := group.New(ctx)
+	for name, f := range map[string]func(context.Context) error{
+		"session: send":  u.send,
+		"session: watch": func(ctx context.Context) error { return u.watch(ctx, heartbeat) },
 	} {
-		go func() {
-			err := f()
-			u.cancel() // Ends Recv.
-			errs <- err
-		}()
+		g.Go(name, func(ctx context.Context) error {
+			defer u.cancel() // Ends Recv.
+			return f(ctx)
+		})
 	}
 	err := u.receive(ctx, h)
 	u.cancel()
 	u.queue.close()
-	for range 2 {
-		if e := <-errs; e != nil {
-			err = e
-		}
+	if e := g.Wait(); e != nil {
+		return e
 	}
 	return err
 }

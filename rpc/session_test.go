@@ -86,7 +86,7 @@ func serveOn(t *testing.T, l net.Listener, c Coordinator, more ...func(*WorkerSe
 			t.Fatal(err)
 		}
 	}
-	cfg := WorkerServerConfig{Coordinator: c, Cluster: "test", Blob: "mem://test", Heartbeat: 50 * time.Millisecond, MaxMissed: 40}
+	cfg := WorkerServerConfig{Coordinator: c, Cluster: "test", Blob: "mem://test", Heartbeat: 50 * time.Millisecond}
 	for _, f := range more {
 		f(&cfg)
 	}
@@ -195,7 +195,7 @@ func TestSession(t *testing.T) {
 // The broken connection of a process that died is noticed at once, not after missed heartbeats.
 func TestBrokenConnectionIsNoticedAtOnce(t *testing.T) {
 	l := newLeader(1)
-	addr, _ := serveOn(t, nil, l, func(c *WorkerServerConfig) { c.Heartbeat, c.MaxMissed = time.Hour, 1 })
+	addr, _ := serveOn(t, nil, l, func(c *WorkerServerConfig) { c.Heartbeat = time.Hour })
 	var conns []net.Conn
 	var mu sync.Mutex
 	_, _ = taskManager(t, func(c *SessionConfig) {
@@ -221,9 +221,11 @@ func TestBrokenConnectionIsNoticedAtOnce(t *testing.T) {
 	within(t, l.connected, "another session")
 }
 
-func TestHungTaskManagerIsLost(t *testing.T) {
+// A TaskManager that hangs reads nothing: its receive window is full. That must not keep the coordinator from ending the
+// session.
+func TestHungTaskManager(t *testing.T) {
 	l := newLeader(1)
-	addr, _ := serveOn(t, nil, l, func(c *WorkerServerConfig) { c.Heartbeat, c.MaxMissed = 20*time.Millisecond, 3 })
+	addr, _ := serveOn(t, nil, l)
 	conn, err := dial(addr, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -238,11 +240,36 @@ func TestHungTaskManagerIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := within(t, l.connected, "connection")
-	// Its receive window is full: nothing that waits for it may keep the session from its end.
 	for range 64 {
 		c.worker.Send(job.Deliver{Run: run1, To: job.Task{Vertex: "r"}, From: job.Task{Vertex: "e"}, Body: make([]byte, 1<<16)})
 	}
-	if err := within(t, c.lost, "Disconnect"); err == nil || err.Error() != "3 heartbeats missed" {
+	silent := errors.New("3 heartbeats missed")
+	c.worker.Close(silent)
+	if err := within(t, c.lost, "Disconnect"); err != silent {
+		t.Errorf("lost because of %v", err)
+	}
+}
+
+// One that leaves too much unread is given up: its queue is bounded.
+func TestTooManyCommands(t *testing.T) {
+	l := newLeader(1)
+	addr, _ := serveOn(t, nil, l)
+	blocked := make(chan struct{})
+	defer close(blocked)
+	_, _ = taskManager(t, func(c *SessionConfig) {
+		c.Welcomed = func(ctx context.Context, _ Welcome) (Handler, error) {
+			select {
+			case <-blocked:
+			case <-ctx.Done():
+			}
+			return nil, errors.New("too late")
+		}
+	}, addr)
+	c := within(t, l.connected, "connection")
+	for range 2 * maxQueued {
+		c.worker.Send(job.Deliver{Run: run1, To: job.Task{Vertex: "r"}, From: job.Task{Vertex: "e"}, Body: make([]byte, 64)})
+	}
+	if err := within(t, c.lost, "Disconnect"); err == nil || !strings.Contains(err.Error(), "does not take them") {
 		t.Errorf("lost because of %v", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/cairnstream/cairn/internal/group"
 	"github.com/cairnstream/cairn/job"
 	pb "github.com/cairnstream/cairn/proto/cairn/v1"
 )
@@ -52,19 +53,15 @@ type WorkerServerConfig struct {
 	Cluster     string // Told to TaskManagers.
 	Blob        string // URL of the cluster's blob store, told to TaskManagers.
 	Version     string // Of this binary.
-	// Heartbeat is how often a TaskManager says that it lives; default 1 s. One that says nothing for MaxMissed of
-	// them (default 3) is lost.
+	// Heartbeat is how often TaskManagers are told to say that they live; default 1 s. It is the coordinator that
+	// counts the missed ones.
 	Heartbeat time.Duration
-	MaxMissed int
 	Log       *zap.Logger // nil: none.
 }
 
 func (c WorkerServerConfig) withDefaults() WorkerServerConfig {
 	if c.Heartbeat <= 0 {
 		c.Heartbeat = time.Second
-	}
-	if c.MaxMissed <= 0 {
-		c.MaxMissed = 3
 	}
 	if c.Log == nil {
 		c.Log = zap.NewNop()
@@ -84,7 +81,7 @@ const (
 type WorkerServer struct {
 	pb.UnimplementedWorkerServiceServer
 	cfg WorkerServerConfig
-	wg  sync.WaitGroup // Sending and receiving goroutines.
+	g   *group.Group // Sending and receiving goroutines.
 
 	mu struct {
 		sync.Mutex
@@ -95,7 +92,7 @@ type WorkerServer struct {
 
 // NewWorkerServer makes a WorkerServer, to be served by a Server.
 func NewWorkerServer(c WorkerServerConfig) *WorkerServer {
-	s := &WorkerServer{cfg: c.withDefaults()}
+	s := &WorkerServer{cfg: c.withDefaults(), g: group.New(context.Background())}
 	s.mu.sessions = map[job.WorkerID]*workerSession{}
 	s.mu.all = map[*workerSession]bool{}
 	return s
@@ -110,7 +107,7 @@ func (s *WorkerServer) CloseAll(reason error) {
 	}
 }
 
-func (s *WorkerServer) wait() { s.wg.Wait() }
+func (s *WorkerServer) wait() { _ = s.g.Wait() } // How they end is told to the coordinator.
 
 // workerSession is one stream. The handler's goroutine watches, one sends, and the one that receives calls conn.
 type workerSession struct {
@@ -125,7 +122,6 @@ type workerSession struct {
 	disconnected chan struct{} // Closed when the receiving goroutine has ended.
 	once         sync.Once
 	reason       error
-	heard        chan struct{} // Signalled at every message.
 }
 
 // outgoing is a command, or a heartbeat when it is nil.
@@ -152,20 +148,16 @@ func (s *WorkerServer) Session(stream grpc.BidiStreamingServer[pb.SessionRequest
 	w := &workerSession{
 		server: s, stream: stream, queue: newQueue[outgoing](maxQueued), log: s.cfg.Log,
 		welcomed: make(chan struct{}), closed: make(chan struct{}), disconnected: make(chan struct{}),
-		heard: make(chan struct{}, 1),
 	}
 	s.mu.Lock()
 	s.mu.all[w] = true
 	s.mu.Unlock()
-	s.wg.Add(2)
-	go func() {
-		defer s.wg.Done()
-		w.receive()
-	}()
-	go func() {
-		defer s.wg.Done()
-		w.Close(w.send())
-	}()
+	for name, f := range map[string]func(context.Context) error{"session: receive": w.receive, "session: send": w.send} {
+		s.g.Go(name, func(ctx context.Context) error {
+			w.Close(group.Call(ctx, name, f)) // A panic ends the session, not the process.
+			return nil
+		})
+	}
 	err := w.watch(stream.Context())
 	w.Close(err)
 	w.queue.close()
@@ -174,7 +166,6 @@ func (s *WorkerServer) Session(stream grpc.BidiStreamingServer[pb.SessionRequest
 
 // watch returns why the session ends.
 func (w *workerSession) watch(ctx context.Context) error {
-	cfg := w.server.cfg
 	registering := time.NewTimer(registerTimeout)
 	defer registering.Stop()
 	select {
@@ -186,31 +177,18 @@ func (w *workerSession) watch(ctx context.Context) error {
 	case <-ctx.Done():
 		return errConnectionEnded
 	}
-	// Missed heartbeats are counted by ticks, not by the time that passed: a JobManager that was itself stopped for
-	// a while finds what arrived meanwhile before it counts three.
-	ticker := time.NewTicker(cfg.Heartbeat)
-	defer ticker.Stop()
-	missed := 0
-	for {
-		select {
-		case <-w.closed:
-			return w.reason
-		case <-ctx.Done():
-			return errConnectionEnded
-		case <-w.heard:
-			missed = 0
-		case <-ticker.C:
-			if missed++; missed > cfg.MaxMissed {
-				return fmt.Errorf("%d heartbeats missed", cfg.MaxMissed)
-			}
-		}
+	select {
+	case <-w.closed:
+		return w.reason
+	case <-ctx.Done():
+		return errConnectionEnded
 	}
 }
 
 var errConnectionEnded = errors.New("the connection to the TaskManager ended")
 
 // send sends Welcome and then what is queued, until the session is closed or the stream breaks.
-func (w *workerSession) send() error {
+func (w *workerSession) send(context.Context) error {
 	select {
 	case <-w.welcomed:
 	case <-w.closed:
@@ -273,7 +251,7 @@ func (w *workerSession) tooLarge(c job.Command, size int) error {
 }
 
 // receive registers the TaskManager, passes on what it says, and says when it is lost.
-func (w *workerSession) receive() {
+func (w *workerSession) receive(context.Context) error {
 	defer close(w.disconnected)
 	defer func() {
 		w.server.mu.Lock()
@@ -282,28 +260,23 @@ func (w *workerSession) receive() {
 	}()
 	info, err := w.register()
 	if err != nil {
-		w.Close(err)
-		return
+		return err
 	}
 	w.log = w.log.With(zap.String("worker", string(info.ID)))
 	if err := w.replace(info.ID); err != nil {
-		w.Close(err)
-		return
+		return err
 	}
 	defer w.unlist(info.ID)
-	conn, err := w.server.cfg.Coordinator.Connect(info, w)
-	if err != nil {
-		w.Close(err)
-		return
+	if w.conn, err = w.server.cfg.Coordinator.Connect(info, w); err != nil {
+		return err
 	}
-	w.conn = conn
+	defer func() {
+		w.Close(errConnectionEnded)
+		w.conn.Disconnect(w.reason)
+	}()
 	close(w.welcomed)
-	w.log.Info("taskmanager connected", zap.String("data", info.Data), zap.Int("slots", info.Slots), zap.Uint64("epoch", uint64(conn.Epoch())))
-	err = w.reports()
-	w.Close(err)
-	<-w.closed
-	w.log.Info("taskmanager lost", zap.Error(w.reason))
-	conn.Disconnect(w.reason)
+	w.Close(w.reports())
+	return nil
 }
 
 func (w *workerSession) register() (job.WorkerInfo, error) {
@@ -358,10 +331,6 @@ func (w *workerSession) reports() error {
 		m, err := w.stream.Recv()
 		if err != nil {
 			return fmt.Errorf("%w: %w", errConnectionEnded, err)
-		}
-		select {
-		case w.heard <- struct{}{}:
-		default:
 		}
 		w.conn.Heartbeat()
 		if got := job.Epoch(m.Epoch); got != epoch {

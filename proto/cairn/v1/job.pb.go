@@ -797,10 +797,12 @@ type Spec struct {
 	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Program string                 `protobuf:"bytes,2,opt,name=program,proto3" json:"program,omitempty"`
 	// Build version of the program.
-	Version       string            `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
-	Args          map[string]string `protobuf:"bytes,4,rep,name=args,proto3" json:"args,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Settings      *Settings         `protobuf:"bytes,5,opt,name=settings,proto3" json:"settings,omitempty"`
-	Graph         *Graph            `protobuf:"bytes,6,opt,name=graph,proto3" json:"graph,omitempty"`
+	Version  string            `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	Args     map[string]string `protobuf:"bytes,4,rep,name=args,proto3" json:"args,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Settings *Settings         `protobuf:"bytes,5,opt,name=settings,proto3" json:"settings,omitempty"`
+	Graph    *Graph            `protobuf:"bytes,6,opt,name=graph,proto3" json:"graph,omitempty"`
+	// Sinks may overwrite output that they do not know of.
+	Overwrite     bool `protobuf:"varint,7,opt,name=overwrite,proto3" json:"overwrite,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -875,6 +877,13 @@ func (x *Spec) GetGraph() *Graph {
 		return x.Graph
 	}
 	return nil
+}
+
+func (x *Spec) GetOverwrite() bool {
+	if x != nil {
+		return x.Overwrite
+	}
+	return false
 }
 
 // What made a task, a checkpoint or a job fail.
@@ -1057,14 +1066,15 @@ const file_cairn_v1_job_proto_rawDesc = "" +
 	"\x10restart_strategy\x18\x0e \x01(\x0e2\x19.cairn.v1.RestartStrategyR\x0frestartStrategy\x12B\n" +
 	"\x0frestart_initial\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\x0erestartInitial\x12:\n" +
 	"\vrestart_max\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"restartMax\"\x8c\x02\n" +
+	"restartMax\"\xaa\x02\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aprogram\x18\x02 \x01(\tR\aprogram\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\tR\aversion\x12,\n" +
 	"\x04args\x18\x04 \x03(\v2\x18.cairn.v1.Spec.ArgsEntryR\x04args\x12.\n" +
 	"\bsettings\x18\x05 \x01(\v2\x12.cairn.v1.SettingsR\bsettings\x12%\n" +
-	"\x05graph\x18\x06 \x01(\v2\x0f.cairn.v1.GraphR\x05graph\x1a7\n" +
+	"\x05graph\x18\x06 \x01(\v2\x0f.cairn.v1.GraphR\x05graph\x12\x1c\n" +
+	"\toverwrite\x18\a \x01(\bR\toverwrite\x1a7\n" +
 	"\tArgsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x93\x01\n" +

@@ -47,6 +47,8 @@ const (
 	JobState_JOB_STATE_CANCELLED JobState = 9
 	// Ended by a failure that no restart mends.
 	JobState_JOB_STATE_FAILED JobState = 10
+	// The tasks end after a failure that no restart mends.
+	JobState_JOB_STATE_FAILING JobState = 11
 )
 
 // Enum value maps for JobState.
@@ -63,6 +65,7 @@ var (
 		8:  "JOB_STATE_FINISHED",
 		9:  "JOB_STATE_CANCELLED",
 		10: "JOB_STATE_FAILED",
+		11: "JOB_STATE_FAILING",
 	}
 	JobState_value = map[string]int32{
 		"JOB_STATE_UNSPECIFIED": 0,
@@ -76,6 +79,7 @@ var (
 		"JOB_STATE_FINISHED":    8,
 		"JOB_STATE_CANCELLED":   9,
 		"JOB_STATE_FAILED":      10,
+		"JOB_STATE_FAILING":     11,
 	}
 )
 
@@ -115,7 +119,7 @@ const (
 	// Committed, and retained.
 	CheckpointState_CHECKPOINT_STATE_COMPLETED CheckpointState = 2
 	CheckpointState_CHECKPOINT_STATE_FAILED    CheckpointState = 3
-	// Committed once, deleted since.
+	// A newer one took its place.
 	CheckpointState_CHECKPOINT_STATE_SUBSUMED CheckpointState = 4
 )
 
@@ -555,7 +559,8 @@ type JobDetail struct {
 	// The latest ones, oldest first.
 	Events []*JobEvent `protobuf:"bytes,5,rep,name=events,proto3" json:"events,omitempty"`
 	// The checkpoint that the present attempt started from; 0 when it started from nothing.
-	Restored      uint64 `protobuf:"varint,6,opt,name=restored,proto3" json:"restored,omitempty"`
+	Restored      uint64    `protobuf:"varint,6,opt,name=restored,proto3" json:"restored,omitempty"`
+	Progress      *Progress `protobuf:"bytes,7,opt,name=progress,proto3" json:"progress,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -632,6 +637,181 @@ func (x *JobDetail) GetRestored() uint64 {
 	return 0
 }
 
+func (x *JobDetail) GetProgress() *Progress {
+	if x != nil {
+		return x.Progress
+	}
+	return nil
+}
+
+// How a job fares.
+type Progress struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The latest failures, oldest first.
+	Incidents []*Incident `protobuf:"bytes,1,rep,name=incidents,proto3" json:"incidents,omitempty"`
+	// Under this leader, as the next two.
+	CheckpointsCompleted int64 `protobuf:"varint,2,opt,name=checkpoints_completed,json=checkpointsCompleted,proto3" json:"checkpoints_completed,omitempty"`
+	CheckpointsFailed    int64 `protobuf:"varint,3,opt,name=checkpoints_failed,json=checkpointsFailed,proto3" json:"checkpoints_failed,omitempty"`
+	CheckpointsSkipped   int64 `protobuf:"varint,4,opt,name=checkpoints_skipped,json=checkpointsSkipped,proto3" json:"checkpoints_skipped,omitempty"`
+	// The last completed one.
+	LastCheckpoint *Checkpoint `protobuf:"bytes,5,opt,name=last_checkpoint,json=lastCheckpoint,proto3" json:"last_checkpoint,omitempty"`
+	// Absent when not every task runs.
+	RunningSince  *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=running_since,json=runningSince,proto3" json:"running_since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Progress) Reset() {
+	*x = Progress{}
+	mi := &file_cairn_v1_jobs_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Progress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Progress) ProtoMessage() {}
+
+func (x *Progress) ProtoReflect() protoreflect.Message {
+	mi := &file_cairn_v1_jobs_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Progress.ProtoReflect.Descriptor instead.
+func (*Progress) Descriptor() ([]byte, []int) {
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Progress) GetIncidents() []*Incident {
+	if x != nil {
+		return x.Incidents
+	}
+	return nil
+}
+
+func (x *Progress) GetCheckpointsCompleted() int64 {
+	if x != nil {
+		return x.CheckpointsCompleted
+	}
+	return 0
+}
+
+func (x *Progress) GetCheckpointsFailed() int64 {
+	if x != nil {
+		return x.CheckpointsFailed
+	}
+	return 0
+}
+
+func (x *Progress) GetCheckpointsSkipped() int64 {
+	if x != nil {
+		return x.CheckpointsSkipped
+	}
+	return 0
+}
+
+func (x *Progress) GetLastCheckpoint() *Checkpoint {
+	if x != nil {
+		return x.LastCheckpoint
+	}
+	return nil
+}
+
+func (x *Progress) GetRunningSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RunningSince
+	}
+	return nil
+}
+
+// A failure that ended an attempt.
+type Incident struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Time    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	Attempt uint64                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// One word: task-failed, worker-lost, checkpoint, and so on.
+	Cause   string   `protobuf:"bytes,3,opt,name=cause,proto3" json:"cause,omitempty"`
+	Failure *Failure `protobuf:"bytes,4,opt,name=failure,proto3" json:"failure,omitempty"`
+	// Until every task ran again; 0 as long as they do not.
+	Recovery      *durationpb.Duration `protobuf:"bytes,5,opt,name=recovery,proto3" json:"recovery,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Incident) Reset() {
+	*x = Incident{}
+	mi := &file_cairn_v1_jobs_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Incident) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Incident) ProtoMessage() {}
+
+func (x *Incident) ProtoReflect() protoreflect.Message {
+	mi := &file_cairn_v1_jobs_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Incident.ProtoReflect.Descriptor instead.
+func (*Incident) Descriptor() ([]byte, []int) {
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Incident) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *Incident) GetAttempt() uint64 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Incident) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *Incident) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+func (x *Incident) GetRecovery() *durationpb.Duration {
+	if x != nil {
+		return x.Recovery
+	}
+	return nil
+}
+
 // A checkpoint in short.
 type Checkpoint struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -659,7 +839,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[5]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -671,7 +851,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[5]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -684,7 +864,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{5}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Checkpoint) GetId() uint64 {
@@ -783,7 +963,7 @@ type TaskCheckpoint struct {
 
 func (x *TaskCheckpoint) Reset() {
 	*x = TaskCheckpoint{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[6]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -795,7 +975,7 @@ func (x *TaskCheckpoint) String() string {
 func (*TaskCheckpoint) ProtoMessage() {}
 
 func (x *TaskCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[6]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -808,7 +988,7 @@ func (x *TaskCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCheckpoint.ProtoReflect.Descriptor instead.
 func (*TaskCheckpoint) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{6}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TaskCheckpoint) GetTask() *Task {
@@ -832,6 +1012,76 @@ func (x *TaskCheckpoint) GetStats() *CheckpointStats {
 	return nil
 }
 
+// An operator's part of a checkpoint.
+type OperatorCheckpoint struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Name        string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Parallelism int32                  `protobuf:"varint,2,opt,name=parallelism,proto3" json:"parallelism,omitempty"`
+	Entries     int64                  `protobuf:"varint,3,opt,name=entries,proto3" json:"entries,omitempty"`
+	// Of all its states, those of earlier checkpoints that it refers to included.
+	Bytes         int64 `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OperatorCheckpoint) Reset() {
+	*x = OperatorCheckpoint{}
+	mi := &file_cairn_v1_jobs_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OperatorCheckpoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OperatorCheckpoint) ProtoMessage() {}
+
+func (x *OperatorCheckpoint) ProtoReflect() protoreflect.Message {
+	mi := &file_cairn_v1_jobs_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OperatorCheckpoint.ProtoReflect.Descriptor instead.
+func (*OperatorCheckpoint) Descriptor() ([]byte, []int) {
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *OperatorCheckpoint) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *OperatorCheckpoint) GetParallelism() int32 {
+	if x != nil {
+		return x.Parallelism
+	}
+	return 0
+}
+
+func (x *OperatorCheckpoint) GetEntries() int64 {
+	if x != nil {
+		return x.Entries
+	}
+	return 0
+}
+
+func (x *OperatorCheckpoint) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
 // A TaskManager as the JobManager sees it.
 type Node struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -847,7 +1097,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[7]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -859,7 +1109,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[7]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -872,7 +1122,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{7}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Node) GetWorker() *WorkerInfo {
@@ -925,7 +1175,7 @@ type SubmitJobRequest struct {
 
 func (x *SubmitJobRequest) Reset() {
 	*x = SubmitJobRequest{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[8]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -937,7 +1187,7 @@ func (x *SubmitJobRequest) String() string {
 func (*SubmitJobRequest) ProtoMessage() {}
 
 func (x *SubmitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[8]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -950,7 +1200,7 @@ func (x *SubmitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobRequest.ProtoReflect.Descriptor instead.
 func (*SubmitJobRequest) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{8}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SubmitJobRequest) GetSpec() *Spec {
@@ -987,14 +1237,16 @@ type SubmitJobResponse struct {
 	// What the caller should know, such as which checkpoint the job goes on from.
 	Notes []string `protobuf:"bytes,2,rep,name=notes,proto3" json:"notes,omitempty"`
 	// The job was there already, by an earlier request with the same request_id.
-	Existed       bool `protobuf:"varint,3,opt,name=existed,proto3" json:"existed,omitempty"`
+	Existed bool `protobuf:"varint,3,opt,name=existed,proto3" json:"existed,omitempty"`
+	// The job goes on from this checkpoint; 0: it starts from nothing.
+	ResumedFrom   uint64 `protobuf:"varint,4,opt,name=resumed_from,json=resumedFrom,proto3" json:"resumed_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SubmitJobResponse) Reset() {
 	*x = SubmitJobResponse{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[9]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1006,7 +1258,7 @@ func (x *SubmitJobResponse) String() string {
 func (*SubmitJobResponse) ProtoMessage() {}
 
 func (x *SubmitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[9]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1019,7 +1271,7 @@ func (x *SubmitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobResponse.ProtoReflect.Descriptor instead.
 func (*SubmitJobResponse) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{9}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SubmitJobResponse) GetJob() *Job {
@@ -1043,6 +1295,13 @@ func (x *SubmitJobResponse) GetExisted() bool {
 	return false
 }
 
+func (x *SubmitJobResponse) GetResumedFrom() uint64 {
+	if x != nil {
+		return x.ResumedFrom
+	}
+	return 0
+}
+
 type ListJobsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1051,7 +1310,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[10]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1063,7 +1322,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[10]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1076,7 +1335,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{10}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{13}
 }
 
 type ListJobsResponse struct {
@@ -1088,7 +1347,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[11]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1100,7 +1359,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[11]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1113,7 +1372,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{11}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -1132,7 +1391,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[12]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1144,7 +1403,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[12]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1157,7 +1416,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{12}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetJobRequest) GetJob() string {
@@ -1176,7 +1435,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[13]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1188,7 +1447,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[13]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1201,7 +1460,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{13}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetJobResponse) GetJob() *JobDetail {
@@ -1220,7 +1479,7 @@ type WatchJobRequest struct {
 
 func (x *WatchJobRequest) Reset() {
 	*x = WatchJobRequest{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[14]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1232,7 +1491,7 @@ func (x *WatchJobRequest) String() string {
 func (*WatchJobRequest) ProtoMessage() {}
 
 func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[14]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1245,7 +1504,7 @@ func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobRequest) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{14}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchJobRequest) GetJob() string {
@@ -1265,7 +1524,7 @@ type WatchJobResponse struct {
 
 func (x *WatchJobResponse) Reset() {
 	*x = WatchJobResponse{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[15]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1277,7 +1536,7 @@ func (x *WatchJobResponse) String() string {
 func (*WatchJobResponse) ProtoMessage() {}
 
 func (x *WatchJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[15]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1290,7 +1549,7 @@ func (x *WatchJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobResponse.ProtoReflect.Descriptor instead.
 func (*WatchJobResponse) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{15}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WatchJobResponse) GetJob() *JobDetail {
@@ -1309,7 +1568,7 @@ type CancelJobRequest struct {
 
 func (x *CancelJobRequest) Reset() {
 	*x = CancelJobRequest{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[16]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1321,7 +1580,7 @@ func (x *CancelJobRequest) String() string {
 func (*CancelJobRequest) ProtoMessage() {}
 
 func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[16]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1334,7 +1593,7 @@ func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobRequest) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{16}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CancelJobRequest) GetJob() string {
@@ -1353,7 +1612,7 @@ type CancelJobResponse struct {
 
 func (x *CancelJobResponse) Reset() {
 	*x = CancelJobResponse{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[17]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1365,7 +1624,7 @@ func (x *CancelJobResponse) String() string {
 func (*CancelJobResponse) ProtoMessage() {}
 
 func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[17]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1378,7 +1637,7 @@ func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobResponse) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{17}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CancelJobResponse) GetJob() *Job {
@@ -1397,7 +1656,7 @@ type TriggerCheckpointRequest struct {
 
 func (x *TriggerCheckpointRequest) Reset() {
 	*x = TriggerCheckpointRequest{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[18]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1409,7 +1668,7 @@ func (x *TriggerCheckpointRequest) String() string {
 func (*TriggerCheckpointRequest) ProtoMessage() {}
 
 func (x *TriggerCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[18]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1422,7 +1681,7 @@ func (x *TriggerCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*TriggerCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{18}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TriggerCheckpointRequest) GetJob() string {
@@ -1441,7 +1700,7 @@ type TriggerCheckpointResponse struct {
 
 func (x *TriggerCheckpointResponse) Reset() {
 	*x = TriggerCheckpointResponse{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[19]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1453,7 +1712,7 @@ func (x *TriggerCheckpointResponse) String() string {
 func (*TriggerCheckpointResponse) ProtoMessage() {}
 
 func (x *TriggerCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[19]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1466,7 +1725,7 @@ func (x *TriggerCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*TriggerCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{19}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TriggerCheckpointResponse) GetCheckpoint() *Checkpoint {
@@ -1485,7 +1744,7 @@ type ListCheckpointsRequest struct {
 
 func (x *ListCheckpointsRequest) Reset() {
 	*x = ListCheckpointsRequest{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[20]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1497,7 +1756,7 @@ func (x *ListCheckpointsRequest) String() string {
 func (*ListCheckpointsRequest) ProtoMessage() {}
 
 func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[20]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1510,7 +1769,7 @@ func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsRequest.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsRequest) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{20}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListCheckpointsRequest) GetJob() string {
@@ -1529,7 +1788,7 @@ type ListCheckpointsResponse struct {
 
 func (x *ListCheckpointsResponse) Reset() {
 	*x = ListCheckpointsResponse{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[21]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1541,7 +1800,7 @@ func (x *ListCheckpointsResponse) String() string {
 func (*ListCheckpointsResponse) ProtoMessage() {}
 
 func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[21]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1554,7 +1813,7 @@ func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsResponse.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsResponse) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{21}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListCheckpointsResponse) GetCheckpoints() []*Checkpoint {
@@ -1575,7 +1834,7 @@ type GetCheckpointRequest struct {
 
 func (x *GetCheckpointRequest) Reset() {
 	*x = GetCheckpointRequest{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[22]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1587,7 +1846,7 @@ func (x *GetCheckpointRequest) String() string {
 func (*GetCheckpointRequest) ProtoMessage() {}
 
 func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[22]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1600,7 +1859,7 @@ func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*GetCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{22}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetCheckpointRequest) GetJob() string {
@@ -1618,16 +1877,19 @@ func (x *GetCheckpointRequest) GetCheckpoint() uint64 {
 }
 
 type GetCheckpointResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Checkpoint    *Checkpoint            `protobuf:"bytes,1,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
-	Tasks         []*TaskCheckpoint      `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Checkpoint *Checkpoint            `protobuf:"bytes,1,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	// Empty for one that an earlier leader took.
+	Tasks []*TaskCheckpoint `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	// Of a completed one.
+	Operators     []*OperatorCheckpoint `protobuf:"bytes,3,rep,name=operators,proto3" json:"operators,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetCheckpointResponse) Reset() {
 	*x = GetCheckpointResponse{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[23]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1639,7 +1901,7 @@ func (x *GetCheckpointResponse) String() string {
 func (*GetCheckpointResponse) ProtoMessage() {}
 
 func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[23]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1652,7 +1914,7 @@ func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*GetCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{23}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetCheckpointResponse) GetCheckpoint() *Checkpoint {
@@ -1669,6 +1931,13 @@ func (x *GetCheckpointResponse) GetTasks() []*TaskCheckpoint {
 	return nil
 }
 
+func (x *GetCheckpointResponse) GetOperators() []*OperatorCheckpoint {
+	if x != nil {
+		return x.Operators
+	}
+	return nil
+}
+
 type ListNodesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1677,7 +1946,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[24]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1689,7 +1958,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[24]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1702,7 +1971,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{24}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{27}
 }
 
 type ListNodesResponse struct {
@@ -1714,7 +1983,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[25]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1726,7 +1995,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[25]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1739,7 +2008,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{25}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -1757,7 +2026,7 @@ type GetVersionRequest struct {
 
 func (x *GetVersionRequest) Reset() {
 	*x = GetVersionRequest{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[26]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1769,7 +2038,7 @@ func (x *GetVersionRequest) String() string {
 func (*GetVersionRequest) ProtoMessage() {}
 
 func (x *GetVersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[26]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1782,7 +2051,7 @@ func (x *GetVersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetVersionRequest.ProtoReflect.Descriptor instead.
 func (*GetVersionRequest) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{26}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{29}
 }
 
 type GetVersionResponse struct {
@@ -1802,7 +2071,7 @@ type GetVersionResponse struct {
 
 func (x *GetVersionResponse) Reset() {
 	*x = GetVersionResponse{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[27]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1814,7 +2083,7 @@ func (x *GetVersionResponse) String() string {
 func (*GetVersionResponse) ProtoMessage() {}
 
 func (x *GetVersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[27]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1827,7 +2096,7 @@ func (x *GetVersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetVersionResponse.ProtoReflect.Descriptor instead.
 func (*GetVersionResponse) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{27}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GetVersionResponse) GetVersion() string {
@@ -1883,7 +2152,7 @@ type NotLeader struct {
 
 func (x *NotLeader) Reset() {
 	*x = NotLeader{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[28]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1895,7 +2164,7 @@ func (x *NotLeader) String() string {
 func (*NotLeader) ProtoMessage() {}
 
 func (x *NotLeader) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[28]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1908,7 +2177,7 @@ func (x *NotLeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotLeader.ProtoReflect.Descriptor instead.
 func (*NotLeader) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{28}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *NotLeader) GetLeader() string {
@@ -1964,14 +2233,28 @@ const file_cairn_v1_jobs_proto_rawDesc = "" +
 	"\bJobEvent\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\"\xe8\x01\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\x98\x02\n" +
 	"\tJobDetail\x12\x1f\n" +
 	"\x03job\x18\x01 \x01(\v2\r.cairn.v1.JobR\x03job\x12\"\n" +
 	"\x04spec\x18\x02 \x01(\v2\x0e.cairn.v1.SpecR\x04spec\x12 \n" +
 	"\vfingerprint\x18\x03 \x01(\tR\vfingerprint\x12,\n" +
 	"\bvertices\x18\x04 \x03(\v2\x10.cairn.v1.VertexR\bvertices\x12*\n" +
 	"\x06events\x18\x05 \x03(\v2\x12.cairn.v1.JobEventR\x06events\x12\x1a\n" +
-	"\brestored\x18\x06 \x01(\x04R\brestored\"\xa0\x03\n" +
+	"\brestored\x18\x06 \x01(\x04R\brestored\x12.\n" +
+	"\bprogress\x18\a \x01(\v2\x12.cairn.v1.ProgressR\bprogress\"\xd1\x02\n" +
+	"\bProgress\x120\n" +
+	"\tincidents\x18\x01 \x03(\v2\x12.cairn.v1.IncidentR\tincidents\x123\n" +
+	"\x15checkpoints_completed\x18\x02 \x01(\x03R\x14checkpointsCompleted\x12-\n" +
+	"\x12checkpoints_failed\x18\x03 \x01(\x03R\x11checkpointsFailed\x12/\n" +
+	"\x13checkpoints_skipped\x18\x04 \x01(\x03R\x12checkpointsSkipped\x12=\n" +
+	"\x0flast_checkpoint\x18\x05 \x01(\v2\x14.cairn.v1.CheckpointR\x0elastCheckpoint\x12?\n" +
+	"\rrunning_since\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\frunningSince\"\xce\x01\n" +
+	"\bIncident\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\x04R\aattempt\x12\x14\n" +
+	"\x05cause\x18\x03 \x01(\tR\x05cause\x12+\n" +
+	"\afailure\x18\x04 \x01(\v2\x11.cairn.v1.FailureR\afailure\x125\n" +
+	"\brecovery\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\brecovery\"\xa0\x03\n" +
 	"\n" +
 	"Checkpoint\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12/\n" +
@@ -1990,7 +2273,12 @@ const file_cairn_v1_jobs_proto_rawDesc = "" +
 	"\x0eTaskCheckpoint\x12\"\n" +
 	"\x04task\x18\x01 \x01(\v2\x0e.cairn.v1.TaskR\x04task\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\tR\x06worker\x12/\n" +
-	"\x05stats\x18\x03 \x01(\v2\x19.cairn.v1.CheckpointStatsR\x05stats\"\xdd\x01\n" +
+	"\x05stats\x18\x03 \x01(\v2\x19.cairn.v1.CheckpointStatsR\x05stats\"z\n" +
+	"\x12OperatorCheckpoint\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
+	"\vparallelism\x18\x02 \x01(\x05R\vparallelism\x12\x18\n" +
+	"\aentries\x18\x03 \x01(\x03R\aentries\x12\x14\n" +
+	"\x05bytes\x18\x04 \x01(\x03R\x05bytes\"\xdd\x01\n" +
 	"\x04Node\x12,\n" +
 	"\x06worker\x18\x01 \x01(\v2\x14.cairn.v1.WorkerInfoR\x06worker\x12\x1d\n" +
 	"\n" +
@@ -2003,11 +2291,12 @@ const file_cairn_v1_jobs_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tR\trequestId\x12\x14\n" +
 	"\x05fresh\x18\x03 \x01(\bR\x05fresh\x12\x1c\n" +
-	"\toverwrite\x18\x04 \x01(\bR\toverwrite\"d\n" +
+	"\toverwrite\x18\x04 \x01(\bR\toverwrite\"\x87\x01\n" +
 	"\x11SubmitJobResponse\x12\x1f\n" +
 	"\x03job\x18\x01 \x01(\v2\r.cairn.v1.JobR\x03job\x12\x14\n" +
 	"\x05notes\x18\x02 \x03(\tR\x05notes\x12\x18\n" +
-	"\aexisted\x18\x03 \x01(\bR\aexisted\"\x11\n" +
+	"\aexisted\x18\x03 \x01(\bR\aexisted\x12!\n" +
+	"\fresumed_from\x18\x04 \x01(\x04R\vresumedFrom\"\x11\n" +
 	"\x0fListJobsRequest\"5\n" +
 	"\x10ListJobsResponse\x12!\n" +
 	"\x04jobs\x18\x01 \x03(\v2\r.cairn.v1.JobR\x04jobs\"!\n" +
@@ -2037,12 +2326,13 @@ const file_cairn_v1_jobs_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1e\n" +
 	"\n" +
 	"checkpoint\x18\x02 \x01(\x04R\n" +
-	"checkpoint\"}\n" +
+	"checkpoint\"\xb9\x01\n" +
 	"\x15GetCheckpointResponse\x124\n" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\v2\x14.cairn.v1.CheckpointR\n" +
 	"checkpoint\x12.\n" +
-	"\x05tasks\x18\x02 \x03(\v2\x18.cairn.v1.TaskCheckpointR\x05tasks\"\x12\n" +
+	"\x05tasks\x18\x02 \x03(\v2\x18.cairn.v1.TaskCheckpointR\x05tasks\x12:\n" +
+	"\toperators\x18\x03 \x03(\v2\x1c.cairn.v1.OperatorCheckpointR\toperators\"\x12\n" +
 	"\x10ListNodesRequest\"9\n" +
 	"\x11ListNodesResponse\x12$\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x0e.cairn.v1.NodeR\x05nodes\"\x13\n" +
@@ -2056,7 +2346,7 @@ const file_cairn_v1_jobs_proto_rawDesc = "" +
 	"\x0eleader_address\x18\x05 \x01(\tR\rleaderAddress\x12\x14\n" +
 	"\x05epoch\x18\x06 \x01(\x04R\x05epoch\"#\n" +
 	"\tNotLeader\x12\x16\n" +
-	"\x06leader\x18\x01 \x01(\tR\x06leader*\x97\x02\n" +
+	"\x06leader\x18\x01 \x01(\tR\x06leader*\xae\x02\n" +
 	"\bJobState\x12\x19\n" +
 	"\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11JOB_STATE_CREATED\x10\x01\x12\x15\n" +
@@ -2069,7 +2359,8 @@ const file_cairn_v1_jobs_proto_rawDesc = "" +
 	"\x12JOB_STATE_FINISHED\x10\b\x12\x17\n" +
 	"\x13JOB_STATE_CANCELLED\x10\t\x12\x14\n" +
 	"\x10JOB_STATE_FAILED\x10\n" +
-	"*\xb1\x01\n" +
+	"\x12\x15\n" +
+	"\x11JOB_STATE_FAILING\x10\v*\xb1\x01\n" +
 	"\x0fCheckpointState\x12 \n" +
 	"\x1cCHECKPOINT_STATE_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cCHECKPOINT_STATE_IN_PROGRESS\x10\x01\x12\x1e\n" +
@@ -2103,7 +2394,7 @@ func file_cairn_v1_jobs_proto_rawDescGZIP() []byte {
 }
 
 var file_cairn_v1_jobs_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_cairn_v1_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_cairn_v1_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_cairn_v1_jobs_proto_goTypes = []any{
 	(JobState)(0),                     // 0: cairn.v1.JobState
 	(CheckpointState)(0),              // 1: cairn.v1.CheckpointState
@@ -2112,104 +2403,115 @@ var file_cairn_v1_jobs_proto_goTypes = []any{
 	(*TaskStatus)(nil),                // 4: cairn.v1.TaskStatus
 	(*JobEvent)(nil),                  // 5: cairn.v1.JobEvent
 	(*JobDetail)(nil),                 // 6: cairn.v1.JobDetail
-	(*Checkpoint)(nil),                // 7: cairn.v1.Checkpoint
-	(*TaskCheckpoint)(nil),            // 8: cairn.v1.TaskCheckpoint
-	(*Node)(nil),                      // 9: cairn.v1.Node
-	(*SubmitJobRequest)(nil),          // 10: cairn.v1.SubmitJobRequest
-	(*SubmitJobResponse)(nil),         // 11: cairn.v1.SubmitJobResponse
-	(*ListJobsRequest)(nil),           // 12: cairn.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),          // 13: cairn.v1.ListJobsResponse
-	(*GetJobRequest)(nil),             // 14: cairn.v1.GetJobRequest
-	(*GetJobResponse)(nil),            // 15: cairn.v1.GetJobResponse
-	(*WatchJobRequest)(nil),           // 16: cairn.v1.WatchJobRequest
-	(*WatchJobResponse)(nil),          // 17: cairn.v1.WatchJobResponse
-	(*CancelJobRequest)(nil),          // 18: cairn.v1.CancelJobRequest
-	(*CancelJobResponse)(nil),         // 19: cairn.v1.CancelJobResponse
-	(*TriggerCheckpointRequest)(nil),  // 20: cairn.v1.TriggerCheckpointRequest
-	(*TriggerCheckpointResponse)(nil), // 21: cairn.v1.TriggerCheckpointResponse
-	(*ListCheckpointsRequest)(nil),    // 22: cairn.v1.ListCheckpointsRequest
-	(*ListCheckpointsResponse)(nil),   // 23: cairn.v1.ListCheckpointsResponse
-	(*GetCheckpointRequest)(nil),      // 24: cairn.v1.GetCheckpointRequest
-	(*GetCheckpointResponse)(nil),     // 25: cairn.v1.GetCheckpointResponse
-	(*ListNodesRequest)(nil),          // 26: cairn.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),         // 27: cairn.v1.ListNodesResponse
-	(*GetVersionRequest)(nil),         // 28: cairn.v1.GetVersionRequest
-	(*GetVersionResponse)(nil),        // 29: cairn.v1.GetVersionResponse
-	(*NotLeader)(nil),                 // 30: cairn.v1.NotLeader
-	nil,                               // 31: cairn.v1.Job.CountersEntry
-	nil,                               // 32: cairn.v1.TaskStatus.CountersEntry
-	(*timestamppb.Timestamp)(nil),     // 33: google.protobuf.Timestamp
-	(*Failure)(nil),                   // 34: cairn.v1.Failure
-	(*Task)(nil),                      // 35: cairn.v1.Task
-	(TaskState)(0),                    // 36: cairn.v1.TaskState
-	(*Spec)(nil),                      // 37: cairn.v1.Spec
-	(CheckpointMode)(0),               // 38: cairn.v1.CheckpointMode
-	(*durationpb.Duration)(nil),       // 39: google.protobuf.Duration
-	(*CheckpointStats)(nil),           // 40: cairn.v1.CheckpointStats
-	(*WorkerInfo)(nil),                // 41: cairn.v1.WorkerInfo
+	(*Progress)(nil),                  // 7: cairn.v1.Progress
+	(*Incident)(nil),                  // 8: cairn.v1.Incident
+	(*Checkpoint)(nil),                // 9: cairn.v1.Checkpoint
+	(*TaskCheckpoint)(nil),            // 10: cairn.v1.TaskCheckpoint
+	(*OperatorCheckpoint)(nil),        // 11: cairn.v1.OperatorCheckpoint
+	(*Node)(nil),                      // 12: cairn.v1.Node
+	(*SubmitJobRequest)(nil),          // 13: cairn.v1.SubmitJobRequest
+	(*SubmitJobResponse)(nil),         // 14: cairn.v1.SubmitJobResponse
+	(*ListJobsRequest)(nil),           // 15: cairn.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),          // 16: cairn.v1.ListJobsResponse
+	(*GetJobRequest)(nil),             // 17: cairn.v1.GetJobRequest
+	(*GetJobResponse)(nil),            // 18: cairn.v1.GetJobResponse
+	(*WatchJobRequest)(nil),           // 19: cairn.v1.WatchJobRequest
+	(*WatchJobResponse)(nil),          // 20: cairn.v1.WatchJobResponse
+	(*CancelJobRequest)(nil),          // 21: cairn.v1.CancelJobRequest
+	(*CancelJobResponse)(nil),         // 22: cairn.v1.CancelJobResponse
+	(*TriggerCheckpointRequest)(nil),  // 23: cairn.v1.TriggerCheckpointRequest
+	(*TriggerCheckpointResponse)(nil), // 24: cairn.v1.TriggerCheckpointResponse
+	(*ListCheckpointsRequest)(nil),    // 25: cairn.v1.ListCheckpointsRequest
+	(*ListCheckpointsResponse)(nil),   // 26: cairn.v1.ListCheckpointsResponse
+	(*GetCheckpointRequest)(nil),      // 27: cairn.v1.GetCheckpointRequest
+	(*GetCheckpointResponse)(nil),     // 28: cairn.v1.GetCheckpointResponse
+	(*ListNodesRequest)(nil),          // 29: cairn.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),         // 30: cairn.v1.ListNodesResponse
+	(*GetVersionRequest)(nil),         // 31: cairn.v1.GetVersionRequest
+	(*GetVersionResponse)(nil),        // 32: cairn.v1.GetVersionResponse
+	(*NotLeader)(nil),                 // 33: cairn.v1.NotLeader
+	nil,                               // 34: cairn.v1.Job.CountersEntry
+	nil,                               // 35: cairn.v1.TaskStatus.CountersEntry
+	(*timestamppb.Timestamp)(nil),     // 36: google.protobuf.Timestamp
+	(*Failure)(nil),                   // 37: cairn.v1.Failure
+	(*Task)(nil),                      // 38: cairn.v1.Task
+	(TaskState)(0),                    // 39: cairn.v1.TaskState
+	(*Spec)(nil),                      // 40: cairn.v1.Spec
+	(*durationpb.Duration)(nil),       // 41: google.protobuf.Duration
+	(CheckpointMode)(0),               // 42: cairn.v1.CheckpointMode
+	(*CheckpointStats)(nil),           // 43: cairn.v1.CheckpointStats
+	(*WorkerInfo)(nil),                // 44: cairn.v1.WorkerInfo
 }
 var file_cairn_v1_jobs_proto_depIdxs = []int32{
 	0,  // 0: cairn.v1.Job.state:type_name -> cairn.v1.JobState
-	33, // 1: cairn.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	33, // 2: cairn.v1.Job.started:type_name -> google.protobuf.Timestamp
-	33, // 3: cairn.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	33, // 4: cairn.v1.Job.checkpointed:type_name -> google.protobuf.Timestamp
-	34, // 5: cairn.v1.Job.failure:type_name -> cairn.v1.Failure
-	31, // 6: cairn.v1.Job.counters:type_name -> cairn.v1.Job.CountersEntry
+	36, // 1: cairn.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	36, // 2: cairn.v1.Job.started:type_name -> google.protobuf.Timestamp
+	36, // 3: cairn.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	36, // 4: cairn.v1.Job.checkpointed:type_name -> google.protobuf.Timestamp
+	37, // 5: cairn.v1.Job.failure:type_name -> cairn.v1.Failure
+	34, // 6: cairn.v1.Job.counters:type_name -> cairn.v1.Job.CountersEntry
 	4,  // 7: cairn.v1.Vertex.tasks:type_name -> cairn.v1.TaskStatus
-	35, // 8: cairn.v1.TaskStatus.task:type_name -> cairn.v1.Task
-	36, // 9: cairn.v1.TaskStatus.state:type_name -> cairn.v1.TaskState
-	32, // 10: cairn.v1.TaskStatus.counters:type_name -> cairn.v1.TaskStatus.CountersEntry
-	33, // 11: cairn.v1.JobEvent.time:type_name -> google.protobuf.Timestamp
+	38, // 8: cairn.v1.TaskStatus.task:type_name -> cairn.v1.Task
+	39, // 9: cairn.v1.TaskStatus.state:type_name -> cairn.v1.TaskState
+	35, // 10: cairn.v1.TaskStatus.counters:type_name -> cairn.v1.TaskStatus.CountersEntry
+	36, // 11: cairn.v1.JobEvent.time:type_name -> google.protobuf.Timestamp
 	2,  // 12: cairn.v1.JobDetail.job:type_name -> cairn.v1.Job
-	37, // 13: cairn.v1.JobDetail.spec:type_name -> cairn.v1.Spec
+	40, // 13: cairn.v1.JobDetail.spec:type_name -> cairn.v1.Spec
 	3,  // 14: cairn.v1.JobDetail.vertices:type_name -> cairn.v1.Vertex
 	5,  // 15: cairn.v1.JobDetail.events:type_name -> cairn.v1.JobEvent
-	1,  // 16: cairn.v1.Checkpoint.state:type_name -> cairn.v1.CheckpointState
-	38, // 17: cairn.v1.Checkpoint.mode:type_name -> cairn.v1.CheckpointMode
-	33, // 18: cairn.v1.Checkpoint.triggered:type_name -> google.protobuf.Timestamp
-	39, // 19: cairn.v1.Checkpoint.duration:type_name -> google.protobuf.Duration
-	35, // 20: cairn.v1.TaskCheckpoint.task:type_name -> cairn.v1.Task
-	40, // 21: cairn.v1.TaskCheckpoint.stats:type_name -> cairn.v1.CheckpointStats
-	41, // 22: cairn.v1.Node.worker:type_name -> cairn.v1.WorkerInfo
-	33, // 23: cairn.v1.Node.connected:type_name -> google.protobuf.Timestamp
-	33, // 24: cairn.v1.Node.heartbeat:type_name -> google.protobuf.Timestamp
-	37, // 25: cairn.v1.SubmitJobRequest.spec:type_name -> cairn.v1.Spec
-	2,  // 26: cairn.v1.SubmitJobResponse.job:type_name -> cairn.v1.Job
-	2,  // 27: cairn.v1.ListJobsResponse.jobs:type_name -> cairn.v1.Job
-	6,  // 28: cairn.v1.GetJobResponse.job:type_name -> cairn.v1.JobDetail
-	6,  // 29: cairn.v1.WatchJobResponse.job:type_name -> cairn.v1.JobDetail
-	2,  // 30: cairn.v1.CancelJobResponse.job:type_name -> cairn.v1.Job
-	7,  // 31: cairn.v1.TriggerCheckpointResponse.checkpoint:type_name -> cairn.v1.Checkpoint
-	7,  // 32: cairn.v1.ListCheckpointsResponse.checkpoints:type_name -> cairn.v1.Checkpoint
-	7,  // 33: cairn.v1.GetCheckpointResponse.checkpoint:type_name -> cairn.v1.Checkpoint
-	8,  // 34: cairn.v1.GetCheckpointResponse.tasks:type_name -> cairn.v1.TaskCheckpoint
-	9,  // 35: cairn.v1.ListNodesResponse.nodes:type_name -> cairn.v1.Node
-	10, // 36: cairn.v1.JobService.SubmitJob:input_type -> cairn.v1.SubmitJobRequest
-	12, // 37: cairn.v1.JobService.ListJobs:input_type -> cairn.v1.ListJobsRequest
-	14, // 38: cairn.v1.JobService.GetJob:input_type -> cairn.v1.GetJobRequest
-	16, // 39: cairn.v1.JobService.WatchJob:input_type -> cairn.v1.WatchJobRequest
-	18, // 40: cairn.v1.JobService.CancelJob:input_type -> cairn.v1.CancelJobRequest
-	20, // 41: cairn.v1.JobService.TriggerCheckpoint:input_type -> cairn.v1.TriggerCheckpointRequest
-	22, // 42: cairn.v1.JobService.ListCheckpoints:input_type -> cairn.v1.ListCheckpointsRequest
-	24, // 43: cairn.v1.JobService.GetCheckpoint:input_type -> cairn.v1.GetCheckpointRequest
-	26, // 44: cairn.v1.JobService.ListNodes:input_type -> cairn.v1.ListNodesRequest
-	28, // 45: cairn.v1.JobService.GetVersion:input_type -> cairn.v1.GetVersionRequest
-	11, // 46: cairn.v1.JobService.SubmitJob:output_type -> cairn.v1.SubmitJobResponse
-	13, // 47: cairn.v1.JobService.ListJobs:output_type -> cairn.v1.ListJobsResponse
-	15, // 48: cairn.v1.JobService.GetJob:output_type -> cairn.v1.GetJobResponse
-	17, // 49: cairn.v1.JobService.WatchJob:output_type -> cairn.v1.WatchJobResponse
-	19, // 50: cairn.v1.JobService.CancelJob:output_type -> cairn.v1.CancelJobResponse
-	21, // 51: cairn.v1.JobService.TriggerCheckpoint:output_type -> cairn.v1.TriggerCheckpointResponse
-	23, // 52: cairn.v1.JobService.ListCheckpoints:output_type -> cairn.v1.ListCheckpointsResponse
-	25, // 53: cairn.v1.JobService.GetCheckpoint:output_type -> cairn.v1.GetCheckpointResponse
-	27, // 54: cairn.v1.JobService.ListNodes:output_type -> cairn.v1.ListNodesResponse
-	29, // 55: cairn.v1.JobService.GetVersion:output_type -> cairn.v1.GetVersionResponse
-	46, // [46:56] is the sub-list for method output_type
-	36, // [36:46] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	7,  // 16: cairn.v1.JobDetail.progress:type_name -> cairn.v1.Progress
+	8,  // 17: cairn.v1.Progress.incidents:type_name -> cairn.v1.Incident
+	9,  // 18: cairn.v1.Progress.last_checkpoint:type_name -> cairn.v1.Checkpoint
+	36, // 19: cairn.v1.Progress.running_since:type_name -> google.protobuf.Timestamp
+	36, // 20: cairn.v1.Incident.time:type_name -> google.protobuf.Timestamp
+	37, // 21: cairn.v1.Incident.failure:type_name -> cairn.v1.Failure
+	41, // 22: cairn.v1.Incident.recovery:type_name -> google.protobuf.Duration
+	1,  // 23: cairn.v1.Checkpoint.state:type_name -> cairn.v1.CheckpointState
+	42, // 24: cairn.v1.Checkpoint.mode:type_name -> cairn.v1.CheckpointMode
+	36, // 25: cairn.v1.Checkpoint.triggered:type_name -> google.protobuf.Timestamp
+	41, // 26: cairn.v1.Checkpoint.duration:type_name -> google.protobuf.Duration
+	38, // 27: cairn.v1.TaskCheckpoint.task:type_name -> cairn.v1.Task
+	43, // 28: cairn.v1.TaskCheckpoint.stats:type_name -> cairn.v1.CheckpointStats
+	44, // 29: cairn.v1.Node.worker:type_name -> cairn.v1.WorkerInfo
+	36, // 30: cairn.v1.Node.connected:type_name -> google.protobuf.Timestamp
+	36, // 31: cairn.v1.Node.heartbeat:type_name -> google.protobuf.Timestamp
+	40, // 32: cairn.v1.SubmitJobRequest.spec:type_name -> cairn.v1.Spec
+	2,  // 33: cairn.v1.SubmitJobResponse.job:type_name -> cairn.v1.Job
+	2,  // 34: cairn.v1.ListJobsResponse.jobs:type_name -> cairn.v1.Job
+	6,  // 35: cairn.v1.GetJobResponse.job:type_name -> cairn.v1.JobDetail
+	6,  // 36: cairn.v1.WatchJobResponse.job:type_name -> cairn.v1.JobDetail
+	2,  // 37: cairn.v1.CancelJobResponse.job:type_name -> cairn.v1.Job
+	9,  // 38: cairn.v1.TriggerCheckpointResponse.checkpoint:type_name -> cairn.v1.Checkpoint
+	9,  // 39: cairn.v1.ListCheckpointsResponse.checkpoints:type_name -> cairn.v1.Checkpoint
+	9,  // 40: cairn.v1.GetCheckpointResponse.checkpoint:type_name -> cairn.v1.Checkpoint
+	10, // 41: cairn.v1.GetCheckpointResponse.tasks:type_name -> cairn.v1.TaskCheckpoint
+	11, // 42: cairn.v1.GetCheckpointResponse.operators:type_name -> cairn.v1.OperatorCheckpoint
+	12, // 43: cairn.v1.ListNodesResponse.nodes:type_name -> cairn.v1.Node
+	13, // 44: cairn.v1.JobService.SubmitJob:input_type -> cairn.v1.SubmitJobRequest
+	15, // 45: cairn.v1.JobService.ListJobs:input_type -> cairn.v1.ListJobsRequest
+	17, // 46: cairn.v1.JobService.GetJob:input_type -> cairn.v1.GetJobRequest
+	19, // 47: cairn.v1.JobService.WatchJob:input_type -> cairn.v1.WatchJobRequest
+	21, // 48: cairn.v1.JobService.CancelJob:input_type -> cairn.v1.CancelJobRequest
+	23, // 49: cairn.v1.JobService.TriggerCheckpoint:input_type -> cairn.v1.TriggerCheckpointRequest
+	25, // 50: cairn.v1.JobService.ListCheckpoints:input_type -> cairn.v1.ListCheckpointsRequest
+	27, // 51: cairn.v1.JobService.GetCheckpoint:input_type -> cairn.v1.GetCheckpointRequest
+	29, // 52: cairn.v1.JobService.ListNodes:input_type -> cairn.v1.ListNodesRequest
+	31, // 53: cairn.v1.JobService.GetVersion:input_type -> cairn.v1.GetVersionRequest
+	14, // 54: cairn.v1.JobService.SubmitJob:output_type -> cairn.v1.SubmitJobResponse
+	16, // 55: cairn.v1.JobService.ListJobs:output_type -> cairn.v1.ListJobsResponse
+	18, // 56: cairn.v1.JobService.GetJob:output_type -> cairn.v1.GetJobResponse
+	20, // 57: cairn.v1.JobService.WatchJob:output_type -> cairn.v1.WatchJobResponse
+	22, // 58: cairn.v1.JobService.CancelJob:output_type -> cairn.v1.CancelJobResponse
+	24, // 59: cairn.v1.JobService.TriggerCheckpoint:output_type -> cairn.v1.TriggerCheckpointResponse
+	26, // 60: cairn.v1.JobService.ListCheckpoints:output_type -> cairn.v1.ListCheckpointsResponse
+	28, // 61: cairn.v1.JobService.GetCheckpoint:output_type -> cairn.v1.GetCheckpointResponse
+	30, // 62: cairn.v1.JobService.ListNodes:output_type -> cairn.v1.ListNodesResponse
+	32, // 63: cairn.v1.JobService.GetVersion:output_type -> cairn.v1.GetVersionResponse
+	54, // [54:64] is the sub-list for method output_type
+	44, // [44:54] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_cairn_v1_jobs_proto_init() }
@@ -2226,7 +2528,7 @@ func file_cairn_v1_jobs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cairn_v1_jobs_proto_rawDesc), len(file_cairn_v1_jobs_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   31,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
