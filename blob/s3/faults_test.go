@@ -125,8 +125,10 @@ func TestTransientFaults(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456789abcdef"), 12<<16) // 12 MiB: three parts
 	for name, spoil := range map[string]func(http.ResponseWriter, *http.Request, http.HandlerFunc){"busy": slowDown, "dropped": drop} {
 		for op, call := range map[string]func() error{
-			"put":           func() error { return blob.PutBytes(ctx, s, name+"/small", data[:100]) },
-			"put stream":    func() error { return s.Put(ctx, name+"/stream", io.MultiReader(bytes.NewReader(data)), int64(len(data))) },
+			"put": func() error { return blob.PutBytes(ctx, s, name+"/small", data[:100]) },
+			"put stream": func() error {
+				return s.Put(ctx, name+"/stream", io.MultiReader(bytes.NewReader(data)), int64(len(data)))
+			},
 			"put parts":     func() error { return blob.PutBytes(ctx, s, name+"/big", data) },
 			"put if absent": func() error { return s.PutIfAbsent(ctx, name+"/absent", data[:100]) },
 			"delete":        func() error { return s.Delete(ctx, name+"/none") },

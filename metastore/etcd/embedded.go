@@ -123,7 +123,7 @@ func embedConfig(config EmbeddedConfig) *embed.Config {
 	c.AutoCompactionMode, c.AutoCompactionRetention = embed.CompactorModePeriodic, "10m"
 	c.UnsafeNoFsync = config.UnsafeNoFsync
 	c.LogLevel = "warn"
-	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(config.Logger.Named("etcd").WithOptions(zap.IncreaseLevel(zap.WarnLevel)))
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(quiet(config.Logger))
 	return c
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -19,6 +20,8 @@ import (
 	"github.com/cairnstream/cairn/metastore/metatest"
 	"github.com/cairnstream/cairn/test/servers"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func open(t *testing.T, config etcd.Config) *etcd.Store {
 	t.Helper()
@@ -159,11 +162,7 @@ func TestEmbeddedIsQuiet(t *testing.T) {
 		t.Errorf("endpoint %q", e.Endpoints())
 	}
 	for _, entry := range logs.All() {
-		if entry.Level < zapcore.WarnLevel {
-			t.Errorf("%v: %s", entry.Level, entry.Message)
-		} else {
-			t.Logf("%v: %s %v", entry.Level, entry.Message, entry.ContextMap())
-		}
+		t.Errorf("%v: %s %v", entry.Level, entry.Message, entry.ContextMap())
 	}
 }
 

@@ -43,6 +43,8 @@ func (s *Store) change(ctx context.Context, request func(context.Context) error)
 	switch {
 	case err == nil || isRefusal(err):
 		return err
+	case errors.Is(err, rpctypes.ErrTooManyRequests): // it was turned away at the door
+		return fmt.Errorf("%w: %w", metastore.ErrUnavailable, err)
 	case s.check(ctx) != nil:
 		return fmt.Errorf("%w: %w", metastore.ErrOutcomeUnknown, s.check(ctx))
 	}
@@ -61,6 +63,9 @@ func (s *Store) check(ctx context.Context) error {
 
 // isRefusal tells whether etcd answered that it does not do this: then nothing was done, and nothing will be.
 func isRefusal(err error) bool {
+	if errors.Is(err, rpctypes.ErrTooManyRequests) {
+		return false
+	}
 	var e rpctypes.EtcdError
 	if errors.As(err, &e) {
 		switch e.Code() {
