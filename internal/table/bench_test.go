@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-
 	"github.com/cairnstream/cairn/internal/table"
 )
 
@@ -23,10 +22,11 @@ func ints(maxFrozen int) *table.Table[int64, int64] {
 }
 
 func fill(t *table.Table[int64, int64], n int) {
-	for k := range int64(n) {
-		g, s := hashInt(&k)
-		v, _ := t.Upsert(g, s, &k)
-		*v = k
+	k := new(int64) // One for all, since what is passed to a func value escapes.
+	for *k = 0; *k < int64(n); *k++ {
+		g, s := hashInt(k)
+		v, _ := t.Upsert(g, s, k)
+		*v = *k
 	}
 }
 
@@ -147,5 +147,3 @@ func BenchmarkCheckpoint(b *testing.B) {
 		})
 	}
 }
-
-

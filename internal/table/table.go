@@ -709,3 +709,16 @@ func (t *Table[K, V]) mergePages(i int, need uint32) int {
 	}
 	return i
 }
+
+// Bytes is the memory of all pages, those that are free included.
+func (t *Table[K, V]) Bytes() int64 {
+	var n int64
+	for i := range t.chunks {
+		c := &t.chunks[i]
+		n += int64(len(c.heads))*int64(unsafe.Sizeof(head{})) + int64(len(c.slots))*int64(unsafe.Sizeof(slot[K, V]{})) + 8*int64(len(c.shared))
+	}
+	for i := range t.groups {
+		n += 4*int64(len(t.groups[i].dir)) + int64(unsafe.Sizeof(group{}))
+	}
+	return n
+}

@@ -1,0 +1,429 @@
+package table_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/cairnstream/cairn/internal/table"
+)
+
+// model is a table beside a plain map that must agree with it.
+type model[K comparable, V any] struct {
+	table  *table.Table[K, V]
+	hash   func(*K) (uint64, uint64)
+	want   map[K]V
+	frozen []frozenModel[K, V]
+	groups int
+	equal  func(a, b V) bool
+	clone  func(V) V
+	change func(v *V, with int)
+}
+
+type frozenModel[K comparable, V any] struct {
+	f    *table.Frozen[K, V]
+	want map[K]V
+}
+
+func (m *model[K, V]) copyOf() map[K]V {
+	c := make(map[K]V, len(m.want))
+	for k, v := range m.want {
+		c[k] = m.clone(v)
+	}
+	return c
+}
+
+func (m *model[K, V]) compare(t *rapid.T, what string, want map[K]V, got func(func(*K, *V) bool)) {
+	n := 0
+	got(func(k *K, v *V) bool {
+		n++
+		if w, ok := want[*k]; !ok || !m.equal(w, *v) {
+			t.Fatalf("%s: key %v has value %v, want %v (there: %v)", what, *k, *v, w, ok)
+		}
+		return true
+	})
+	if n != len(want) {
+		t.Fatalf("%s: %d entries, want %d", what, n, len(want))
+	}
+}
+
+func (m *model[K, V]) compareFrozen(t *rapid.T, f frozenModel[K, V]) {
+	if f.f.Len() != len(f.want) {
+		t.Fatalf("snapshot has %d entries, want %d", f.f.Len(), len(f.want))
+	}
+	m.compare(t, "snapshot", f.want, func(visit func(*K, *V) bool) {
+		for g := range m.groups {
+			n := 0
+			f.f.Each(g, func(k *K, v *V) bool { n++; return visit(k, v) })
+			if n != f.f.GroupLen(g) {
+				t.Fatalf("group %d of a snapshot has %d entries, says %d", g, n, f.f.GroupLen(g))
+			}
+		}
+	})
+}
+
+func (m *model[K, V]) run(t *rapid.T, key *rapid.Generator[K], burst func(i int) K) {
+	one := rapid.IntRange(1, 1<<20)
+	check := func() {
+		if err := m.table.Check(); err != nil {
+			t.Fatal(err)
+		}
+		if m.table.Len() != len(m.want) {
+			t.Fatalf("%d entries, want %d", m.table.Len(), len(m.want))
+		}
+	}
+	upsert := func(k K, with int) {
+		g, s := m.hash(&k)
+		v, fresh := m.table.Upsert(g, s, &k)
+		old, ok := m.want[k]
+		if fresh == ok || !m.equal(*v, old) {
+			t.Fatalf("Upsert(%v) gives %v, fresh %v, want %v", k, *v, fresh, old)
+		}
+		m.change(v, with)
+		c := m.clone(old)
+		m.change(&c, with)
+		m.want[k] = c
+	}
+	remove := func(k K) {
+		g, s := m.hash(&k)
+		_, ok := m.want[k]
+		if got := m.table.Delete(g, s, &k); got != ok {
+			t.Fatalf("Delete(%v) gives %v", k, got)
+		}
+		delete(m.want, k)
+	}
+	t.Repeat(map[string]func(*rapid.T){
+		"": func(t *rapid.T) { check() },
+		"upsert": func(t *rapid.T) {
+			upsert(key.Draw(t, "key"), one.Draw(t, "with"))
+		},
+		"set": func(t *rapid.T) {
+			k := key.Draw(t, "key")
+			g, s := m.hash(&k)
+			var v V
+			m.change(&v, one.Draw(t, "with"))
+			m.table.Set(g, s, &k, &v)
+			m.want[k] = m.clone(v)
+			m.change(&v, 7) // The caller's value is not the table's.
+		},
+		"get": func(t *rapid.T) {
+			k := key.Draw(t, "key")
+			g, s := m.hash(&k)
+			v := m.table.Get(g, s, &k)
+			want, ok := m.want[k]
+			if (v != nil) != ok || ok && !m.equal(*v, want) {
+				t.Fatalf("Get(%v) gives %v, want %v", k, v, want)
+			}
+		},
+		"delete": func(t *rapid.T) { remove(key.Draw(t, "key")) },
+		"insert many": func(t *rapid.T) {
+			from, n := rapid.IntRange(0, 500).Draw(t, "from"), rapid.IntRange(1, 1500).Draw(t, "n")
+			for i := range n {
+				upsert(burst(from+i), i)
+			}
+		},
+		"delete many": func(t *rapid.T) {
+			from, n := rapid.IntRange(0, 500).Draw(t, "from"), rapid.IntRange(1, 2500).Draw(t, "n")
+			for i := range n {
+				remove(burst(from + i))
+				if i%64 == 0 {
+					check()
+				}
+			}
+		},
+		"all": func(t *rapid.T) {
+			m.compare(t, "table", m.want, func(visit func(*K, *V) bool) { m.table.All()(visit) })
+		},
+		"freeze": func(t *rapid.T) {
+			f, err := m.table.Freeze()
+			if err != nil {
+				if !errors.Is(err, table.ErrTooManyFrozen) || len(m.frozen) < 3 {
+					t.Fatal(err)
+				}
+				return
+			}
+			m.frozen = append(m.frozen, frozenModel[K, V]{f, m.copyOf()})
+		},
+		"compare snapshots": func(t *rapid.T) {
+			for _, f := range m.frozen {
+				m.compareFrozen(t, f)
+			}
+		},
+		"release": func(t *rapid.T) {
+			if len(m.frozen) == 0 {
+				t.Skip("no snapshot")
+			}
+			i := rapid.IntRange(0, len(m.frozen)-1).Draw(t, "which")
+			m.compareFrozen(t, m.frozen[i])
+			m.frozen[i].f.Release()
+			m.frozen = slices.Delete(m.frozen, i, i+1)
+		},
+		"merge step": func(t *rapid.T) { m.table.Merge(0) },
+		"merge": func(t *rapid.T) {
+			for m.table.Merge(time.Millisecond) {
+			}
+			if n := m.table.Retired(); n > 0 && len(m.frozen) == 0 {
+				t.Fatalf("%d pages retired without a snapshot alive", n)
+			}
+		},
+	})
+	for _, f := range m.frozen {
+		m.compareFrozen(t, f)
+		f.f.Release()
+	}
+	for m.table.Merge(0) {
+	}
+	check()
+	if n := m.table.Retired(); n > 0 {
+		t.Fatalf("%d pages retired at the end", n)
+	}
+	m.compare(t, "table", m.want, func(visit func(*K, *V) bool) { m.table.All()(visit) })
+	for k := range m.copyOf() {
+		remove(k)
+	}
+	check()
+}
+
+func TestModelInts(t *testing.T) {
+	hashes := map[string]func(*int64) (uint64, uint64){
+		"good":     hashInt,
+		"identity": func(k *int64) (uint64, uint64) { return uint64(*k), uint64(*k) },
+		"high":     func(k *int64) (uint64, uint64) { return uint64(*k), uint64(*k) << 40 },
+		"constant": func(k *int64) (uint64, uint64) { return uint64(*k) % 2, 1 },
+		"few": func(k *int64) (uint64, uint64) {
+			_, s := hashInt(k)
+			return 0, s & 7
+		},
+	}
+	for name, hash := range hashes {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				m := &model[int64, int64]{
+					table: table.New(table.Config[int64, int64]{First: 0, Count: 3, K: 3, Hash: hash, MaxFrozen: 3}),
+					hash:  hash, want: map[int64]int64{}, groups: 3,
+					equal:  func(a, b int64) bool { return a == b },
+					clone:  func(v int64) int64 { return v },
+					change: func(v *int64, with int) { *v = *v*31 + int64(with) },
+				}
+				m.run(t, rapid.Int64Range(0, 2000), func(i int) int64 { return int64(i) })
+			})
+		})
+	}
+}
+
+type rich struct {
+	Tags  []string
+	Count map[string]int
+}
+
+func copyRich(dst, src *rich) {
+	*dst = rich{Tags: slices.Clone(src.Tags), Count: maps.Clone(src.Count)}
+}
+
+func hashString(k *string) (uint64, uint64) {
+	h := uint64(14695981039346656037)
+	for i := range len(*k) {
+		h = (h ^ uint64((*k)[i])) * 1099511628211
+	}
+	return h, h
+}
+
+func changeRich(v *rich, with int) {
+	if len(v.Tags) > 3 {
+		v.Tags[with%len(v.Tags)] = fmt.Sprint(with) // In place: the frozen one must not see it.
+	} else {
+		v.Tags = append(v.Tags, fmt.Sprint(with))
+	}
+	if v.Count == nil {
+		v.Count = map[string]int{}
+	}
+	v.Count[fmt.Sprint(with%5)] += with
+}
+
+func TestModelPointers(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := &model[string, rich]{
+			table: table.New(table.Config[string, rich]{
+				First: 0, Count: 3, K: 3, Hash: hashString, MaxFrozen: 3,
+				CopyKey: func(dst, src *string) { *dst = *src }, CopyValue: copyRich,
+			}),
+			hash: hashString, want: map[string]rich{}, groups: 3,
+			equal:  func(a, b rich) bool { return slices.Equal(a.Tags, b.Tags) && maps.Equal(a.Count, b.Count) },
+			clone:  func(v rich) rich { var c rich; copyRich(&c, &v); return c },
+			change: changeRich,
+		}
+		m.run(t, rapid.Map(rapid.IntRange(0, 1000), func(i int) string { return fmt.Sprint(i) }), func(i int) string { return fmt.Sprint(i) })
+	})
+}
+
+// Values of size zero, and large ones, have their own page sizes.
+func TestModelSizes(t *testing.T) {
+	t.Run("empty", func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) {
+			m := &model[int64, struct{}]{
+				table: table.New(table.Config[int64, struct{}]{Count: 2, K: 2, Hash: hashInt, MaxFrozen: 3}),
+				hash:  hashInt, want: map[int64]struct{}{}, groups: 2,
+				equal:  func(a, b struct{}) bool { return true },
+				clone:  func(v struct{}) struct{} { return v },
+				change: func(*struct{}, int) {},
+			}
+			m.run(t, rapid.Int64Range(0, 2000), func(i int) int64 { return int64(i) })
+		})
+	})
+	t.Run("large", func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) {
+			m := &model[int64, [70]int64]{
+				table: table.New(table.Config[int64, [70]int64]{Count: 2, K: 2, Hash: hashInt, MaxFrozen: 3}),
+				hash:  hashInt, want: map[int64][70]int64{}, groups: 2,
+				equal:  func(a, b [70]int64) bool { return a == b },
+				clone:  func(v [70]int64) [70]int64 { return v },
+				change: func(v *[70]int64, with int) { v[with%70] += int64(with) },
+			}
+			m.run(t, rapid.Int64Range(0, 2000), func(i int) int64 { return int64(i) })
+		})
+	})
+}
+
+// A snapshot is read on another goroutine while its owner changes every value that Get, Upsert and All hand
+// out; under the race detector this shows that nothing is shared.
+func TestSnapshotIsReadWhileValuesChange(t *testing.T) {
+	const keys = 3000
+	tab := table.New(table.Config[string, rich]{
+		First: 0, Count: 8, K: 8, Hash: hashString, MaxFrozen: 2,
+		CopyKey: func(dst, src *string) { *dst = *src }, CopyValue: copyRich,
+	})
+	touch := func(round int) {
+		for i := range keys {
+			k := fmt.Sprint(i)
+			g, s := hashString(&k)
+			switch (i + round) % 4 {
+			case 0:
+				v, _ := tab.Upsert(g, s, &k)
+				changeRich(v, round)
+			case 1:
+				if v := tab.Get(g, s, &k); v != nil {
+					changeRich(v, round)
+				}
+			case 2:
+				tab.Delete(g, s, &k)
+			case 3:
+				v := rich{Tags: []string{"set"}}
+				tab.Set(g, s, &k, &v)
+				v.Tags[0] = "changed"
+			}
+			if i%500 == 0 {
+				tab.Merge(10 * time.Microsecond)
+			}
+		}
+		for _, v := range tab.All() {
+			changeRich(v, round)
+		}
+	}
+	touch(0)
+	var wg sync.WaitGroup
+	for round := range 20 {
+		f, err := tab.Freeze()
+		if errors.Is(err, table.ErrTooManyFrozen) {
+			wg.Wait()
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := func() string {
+			var lines []string
+			for g := range 8 {
+				f.Each(g, func(k *string, v *rich) bool {
+					lines = append(lines, fmt.Sprint(*k, v.Tags, v.Count))
+					return true
+				})
+			}
+			slices.Sort(lines)
+			return fmt.Sprint(lines)
+		}
+		before := read()
+		wg.Go(func() {
+			if after := read(); after != before {
+				t.Error("a snapshot changed while it was read")
+			}
+			f.Release()
+		})
+		touch(round)
+	}
+	wg.Wait()
+	for tab.Merge(time.Second) {
+	}
+	if err := tab.Check(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// At a steady state nothing is allocated, with snapshots or without.
+func TestSteadyStateAllocatesNothing(t *testing.T) {
+	tab := ints(2)
+	const n = 200_000
+	fill(tab, n)
+	checkpoint := func() {
+		f, err := tab.Freeze()
+		if err != nil {
+			t.Fatal(err)
+		}
+		fill(tab, n)
+		f.Release()
+		for tab.Merge(time.Second) {
+		}
+	}
+	for range 3 {
+		checkpoint()
+	}
+	if got := testing.AllocsPerRun(1, func() { fill(tab, n) }); got > 1 { // The key that fill passes.
+		t.Errorf("%v allocations in %d updates", got, n)
+	}
+	// A freeze and the first change in each group copy small headers.
+	if got := testing.AllocsPerRun(1, checkpoint); got > 720+20 {
+		t.Errorf("%v allocations in a checkpoint of %d updates", got, n)
+	}
+}
+
+func TestFewKeysTakeLittleMemory(t *testing.T) {
+	tab := ints(2)
+	fill(tab, 100)
+	if b := tab.Bytes(); b > 200<<10 {
+		t.Errorf("100 keys take %d bytes", b)
+	}
+	fill(tab, 1_000_000)
+	if b := float64(tab.Bytes()) / 1_000_000; b > 32 {
+		t.Errorf("%.1f bytes per key", b)
+	}
+}
+
+func TestABadHashDoesNotBlowUpTheDirectory(t *testing.T) {
+	hash := func(k *int64) (uint64, uint64) { return 0, uint64(*k) & 3 }
+	tab := table.New(table.Config[int64, int64]{Count: 1, K: 1, Hash: hash})
+	for k := range int64(5000) {
+		g, s := hash(&k)
+		tab.Upsert(g, s, &k)
+	}
+	if d := tab.MaxDepth(); d > 14 {
+		t.Errorf("directory of depth %d for 5000 keys", d)
+	}
+	if err := tab.Check(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	err := table.Config[string, []byte]{First: 5, Count: 10, K: 10}.Validate()
+	for _, want := range []string{"groups from 5", "no hash", "copy keys", "copy values"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v does not say %q", err, want)
+		}
+	}
+}

@@ -1,0 +1,14 @@
+package fs_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/cairnstream/cairn/statebackend/fs"
+	"github.com/cairnstream/cairn/statebackend/statetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestBackend(t *testing.T) { statetest.Run(t, fs.Factory{}) }
