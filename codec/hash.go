@@ -3,6 +3,7 @@ package codec
 import (
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"unsafe"
 
 	"github.com/zeebo/xxh3"
@@ -45,9 +46,16 @@ func slowHasher[K any](c Codec[K]) Hasher[K] {
 	}
 }
 
-func (c word8[T]) newHasher() Hasher[T] {
-	return func(key *T) uint64 { return hash8(*(*uint64)(unsafe.Pointer(key))) }
+// hasherOf is h for keys whose memory is that of an M. The pointer is passed the same way whatever
+// it points to, so h is called directly, without a closure around it.
+func hasherOf[K, M any](h func(*M) uint64) Hasher[K] {
+	return *(*Hasher[K])(unsafe.Pointer(&h))
 }
+
+func (c word8[T]) newHasher() Hasher[T] { return hasherOf[T](hash8At) }
+
+// hash8At is the hash of a number of 8 bytes.
+func hash8At(p *uint64) uint64 { return hash4to8(bits.RotateLeft64(*p, 32), 8) }
 
 func (text[T]) newHasher() Hasher[T] {
 	var buf []byte
@@ -61,24 +69,20 @@ func (text[T]) newHasher() Hasher[T] {
 	}
 }
 
-func (c word4[T]) newHasher() Hasher[T] {
-	return func(key *T) uint64 {
-		var b [4]byte
-		binary.LittleEndian.PutUint32(b[:], *(*uint32)(unsafe.Pointer(key)))
-		return xxh3.Hash(b[:])
-	}
+func (c word4[T]) newHasher() Hasher[T] { return hasherOf[T](hash4At) }
+
+func hash4At(p *uint32) uint64 { return hash4to8(uint64(*p)<<32|uint64(*p), 4) }
+
+func (c word2[T]) newHasher() Hasher[T] { return hasherOf[T](hash2At) }
+
+func hash2At(p *uint16) uint64 {
+	var b [2]byte
+	binary.LittleEndian.PutUint16(b[:], *p)
+	return xxh3.Hash(b[:])
 }
 
-func (c word2[T]) newHasher() Hasher[T] {
-	return func(key *T) uint64 {
-		var b [2]byte
-		binary.LittleEndian.PutUint16(b[:], *(*uint16)(unsafe.Pointer(key)))
-		return xxh3.Hash(b[:])
-	}
-}
+func (c word1[T]) newHasher() Hasher[T] { return hasherOf[T](hash1At) }
 
-func (c word1[T]) newHasher() Hasher[T] { return hashByte[T] }
+func (flag[T]) newHasher() Hasher[T] { return hasherOf[T](hash1At) }
 
-func (flag[T]) newHasher() Hasher[T] { return hashByte[T] }
-
-func hashByte[T any](key *T) uint64 { return xxh3.Hash([]byte{*(*byte)(unsafe.Pointer(key))}) }
+func hash1At(p *byte) uint64 { return xxh3.Hash(unsafe.Slice(p, 1)) }

@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"reflect"
@@ -137,7 +138,7 @@ func (c *structCodec[T]) newHasher() Hasher[T] {
 		return nil
 	}
 	if c.size == 8 {
-		return func(key *T) uint64 { return hash8(*(*uint64)(unsafe.Pointer(key))) }
+		return hasherOf[T](func(p *[8]byte) uint64 { return hash8(binary.LittleEndian.Uint64(p[:])) })
 	}
 	return func(key *T) uint64 { return xxh3.Hash(unsafe.Slice((*byte)(unsafe.Pointer(key)), c.size)) }
 }

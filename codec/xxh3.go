@@ -73,6 +73,12 @@ func hashShort(s string) uint64 {
 	case n < 16:
 		return hash9to16(load8(p, 0)<<8|uint64(n), load8(p, n-8), size)
 	}
+	return hashMiddle(p, n)
+}
+
+// hashMiddle is hashShort of 16 to maxShort bytes at p.
+func hashMiddle(p unsafe.Pointer, n int) uint64 {
+	size := uint64(n) + 1
 	h := size * prime64
 	if size > 32 {
 		if size > 64 {
