@@ -9,7 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cairnstream/cairn/exchange"
-	"github.com/cairnstream/cairn/exchange/exchangetest/load"
+	"github.com/cairnstream/cairn/exchange/exchangetest"
 	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/record"
 )
@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func newGate(ports int) *exchange.Gate {
 	frames := make([]record.Frames, ports)
 	for i := range frames {
-		frames[i] = record.NewFrames(load.Codec{})
+		frames[i] = record.NewFrames(exchangetest.Codec{})
 	}
 	return exchange.NewGate(frames)
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/cairnstream/cairn/exchange"
-	"github.com/cairnstream/cairn/exchange/exchangetest/load"
 	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/record"
 )
@@ -29,7 +28,7 @@ type Transport struct {
 }
 
 // BatchRows is the number of rows of the batches that the suite sends: full ones.
-var BatchRows = record.RowsFor[load.Record]()
+var BatchRows = record.RowsFor[Record]()
 
 // patience is how long something that must happen may take on a busy machine.
 const patience = 30 * time.Second
@@ -74,7 +73,7 @@ type channel struct {
 func newGate(ports int) *exchange.Gate {
 	frames := make([]record.Frames, ports)
 	for i := range frames {
-		frames[i] = record.NewFrames(load.Codec{})
+		frames[i] = record.NewFrames(Codec{})
 	}
 	return exchange.NewGate(frames)
 }
@@ -97,23 +96,23 @@ func newChannel(t *testing.T, tr Transport, ctx context.Context) channel {
 }
 
 // batch makes a batch whose records say which one it is.
-func batch(n, rows int) *record.Batch[load.Record] {
-	b := record.PoolOf[load.Record]().Get()
+func batch(n, rows int) *record.Batch[Record] {
+	b := record.PoolOf[Record]().Get()
 	for i := range rows {
-		b.Rows = append(b.Rows, load.Record{Key: uint64(n), Value: uint64(i)})
+		b.Rows = append(b.Rows, Record{Key: uint64(n), Value: uint64(i)})
 	}
 	return b
 }
 
 // check releases a batch after looking at its content.
 func check(a record.Any, n, rows int) error {
-	b := a.(*record.Batch[load.Record])
+	b := a.(*record.Batch[Record])
 	defer b.Release()
 	if len(b.Rows) != rows {
 		return fmt.Errorf("batch %d has %d rows, want %d", n, len(b.Rows), rows)
 	}
 	for i, r := range b.Rows {
-		if want := (load.Record{Key: uint64(n), Value: uint64(i)}); r != want {
+		if want := (Record{Key: uint64(n), Value: uint64(i)}); r != want {
 			return fmt.Errorf("batch %d row %d is %+v, want %+v", n, i, r, want)
 		}
 	}
@@ -265,14 +264,14 @@ func testOrder(t *testing.T, tr Transport) {
 
 func testContent(t *testing.T, tr Transport) {
 	c := newChannel(t, tr, t.Context())
-	b := record.PoolOf[load.Record]().Get()
+	b := record.PoolOf[Record]().Get()
 	b.Mark(record.Watermark, 5)
-	b.Append(load.Record{Key: 1}, 10)
+	b.Append(Record{Key: 1}, 10)
 	b.Mark(record.Watermark, 7)
-	b.Append(load.Record{Key: 2}, -20)
+	b.Append(Record{Key: 2}, -20)
 	b.Mark(record.Idle, 0)
 	mustSend(t, c.out, b)
-	empty := record.PoolOf[load.Record]().Get()
+	empty := record.PoolOf[Record]().Get()
 	empty.Mark(record.Watermark, record.MaxTime)
 	mustSend(t, c.out, empty)
 	controls := []record.Control{
@@ -284,12 +283,12 @@ func testContent(t *testing.T, tr Transport) {
 	for _, ctl := range controls {
 		mustControl(t, c.out, ctl)
 	}
-	got := mustTake(t, c.gate).Batch.(*record.Batch[load.Record])
+	got := mustTake(t, c.gate).Batch.(*record.Batch[Record])
 	if s := fmt.Sprint(got.Rows, got.Times, got.Marks); s != "[{1 0 0} {2 0 0}] [10 -20] [{5 0 0} {7 1 0} {0 2 1}]" {
 		t.Errorf("batch is %s", s)
 	}
 	got.Release()
-	got = mustTake(t, c.gate).Batch.(*record.Batch[load.Record])
+	got = mustTake(t, c.gate).Batch.(*record.Batch[Record])
 	if len(got.Rows) != 0 || len(got.Marks) != 1 || got.Marks[0].Time != record.MaxTime {
 		t.Errorf("batch without rows is %+v", got)
 	}

@@ -3,6 +3,7 @@ package grpc
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,10 +16,8 @@ import (
 	"testing"
 	"time"
 
-	ggrpc "google.golang.org/grpc"
-
 	"github.com/cairnstream/cairn/exchange"
-	"github.com/cairnstream/cairn/exchange/exchangetest/load"
+	"github.com/cairnstream/cairn/exchange/exchangetest"
 	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/record"
 )
@@ -27,8 +26,8 @@ import (
 // of records that each sender sends.
 const receiverEnv = "CAIRN_EXCHANGE_RECEIVER"
 
-func benchEdge(records int, times bool) load.Edge {
-	return load.Edge{Run: job.Run{Job: "bench", Attempt: 1}, Senders: 4, Receivers: 4, Records: records, Keys: 100_000, Times: times}
+func benchEdge(records int, times bool) exchangetest.Edge {
+	return exchangetest.Edge{Run: job.Run{Job: "bench", Attempt: 1}, Senders: 4, Receivers: 4, Records: records, Keys: 100_000, Times: times}
 }
 
 // receiver is the receiving process: it says where it listens, receives and says what it saw.
@@ -38,8 +37,6 @@ func receiver() error {
 	if err != nil {
 		return err
 	}
-	g := ggrpc.NewServer(ServerOptions()...)
-	srv.Register(g)
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -48,14 +45,15 @@ func receiver() error {
 	if err != nil {
 		return err
 	}
-	r := load.NewReceivers(dir, benchEdge(n, true))
-	go func() { _ = g.Serve(lis) }()
+	r := benchEdge(n, true).Register(dir)
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ctx, lis) }()
 	fmt.Println(lis.Addr())
 	sum, err := r.Run(context.Background())
 	fmt.Println(sum.Records, sum.Values, cpuTime().Nanoseconds())
-	srv.Close()
-	g.GracefulStop()
-	return err
+	cancel()
+	return errors.Join(err, <-served)
 }
 
 func cpuTime() time.Duration {
@@ -89,7 +87,7 @@ func BenchmarkTwoProcesses(b *testing.B) {
 	}
 	before := cpuTime()
 	b.ResetTimer()
-	sent, err := load.Send(context.Background(), d, strings.TrimSpace(addr), benchEdge(each, true))
+	sent, err := benchEdge(each, true).Send(context.Background(), d, strings.TrimSpace(addr))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -98,7 +96,7 @@ func BenchmarkTwoProcesses(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	var got load.Sum
+	var got exchangetest.Sum
 	var cpu int64
 	if _, err := fmt.Sscan(line, &got.Records, &got.Values, &cpu); err != nil {
 		b.Fatal(err)
@@ -133,14 +131,14 @@ func BenchmarkShardedThroughput(b *testing.B) {
 			p := newPeers(b, Options{})
 			p.dialer.shard = s.shard
 			e := benchEdge((b.N+3)/4, true)
-			r := load.NewReceivers(p.dir, e)
-			done := make(chan load.Sum, 1)
+			r := e.Register(p.dir)
+			done := make(chan exchangetest.Sum, 1)
 			b.ResetTimer()
 			go func() {
 				sum, _ := r.Run(context.Background())
 				done <- sum
 			}()
-			sent, err := load.Send(context.Background(), p.dialer, p.addr, e)
+			sent, err := e.Send(context.Background(), p.dialer, p.addr)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -163,7 +161,7 @@ func BenchmarkShardedBarrier(b *testing.B) {
 			before := memory()
 			frames := make([]record.Frames, side)
 			for i := range frames {
-				frames[i] = record.NewFrames(load.Codec{})
+				frames[i] = record.NewFrames(exchangetest.Codec{})
 			}
 			var gates []*exchange.Gate
 			var outs []exchange.Out

@@ -6,7 +6,6 @@ import (
 
 	"github.com/cairnstream/cairn/exchange"
 	"github.com/cairnstream/cairn/exchange/exchangetest"
-	"github.com/cairnstream/cairn/exchange/exchangetest/load"
 	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/record"
 )
@@ -20,7 +19,7 @@ func TestConformance(t *testing.T) {
 			Window: p.server.opts.Window/frame + 1,
 			Connect: func(ctx context.Context, ch job.Channel, port *exchange.Port) (exchange.Out, error) {
 				p.dir.Register(p.run, ch, port)
-				return p.dialer.Dial(ctx, p.addr, p.run, ch, record.NewFrames(load.Codec{}))
+				return p.dialer.Dial(ctx, p.addr, p.run, ch, record.NewFrames(exchangetest.Codec{}))
 			},
 			Kill: func() {
 				p.dialer.mu.Lock()

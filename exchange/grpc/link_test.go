@@ -19,12 +19,12 @@ import (
 
 	"github.com/cairnstream/cairn/codec"
 	"github.com/cairnstream/cairn/exchange"
-	"github.com/cairnstream/cairn/exchange/exchangetest/load"
+	"github.com/cairnstream/cairn/exchange/exchangetest"
 	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/record"
 )
 
-var loadFrames = record.NewFrames(load.Codec{})
+var loadFrames = record.NewFrames(exchangetest.Codec{})
 
 // blob is a codec of byte slices of any length.
 type blob struct{}
@@ -52,10 +52,10 @@ func (p *peers) open(t *testing.T, to int, frames record.Frames) (*exchange.Gate
 	return g, o
 }
 
-func records(n int) *record.Batch[load.Record] {
-	b := record.PoolOf[load.Record]().Get()
+func records(n int) *record.Batch[exchangetest.Record] {
+	b := record.PoolOf[exchangetest.Record]().Get()
 	for i := range n {
-		b.Append(load.Record{Key: uint64(i)}, int64(i))
+		b.Append(exchangetest.Record{Key: uint64(i)}, int64(i))
 	}
 	return b
 }
@@ -486,7 +486,7 @@ func TestReceiverKilled(t *testing.T) {
 		killed <- time.Now()
 		_ = cmd.Process.Kill()
 	})
-	_, err = load.Send(t.Context(), d, addr, benchEdge(1_000_000_000, true))
+	_, err = benchEdge(1_000_000_000, true).Send(t.Context(), d, addr)
 	expectError(t, err, job.ClassInfrastructure, addr, "channel e0:")
 	if took := time.Since(<-killed); took > 3*time.Second {
 		t.Errorf("noticed after %v", took)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
+	"time"
 
 	ggrpc "google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -51,6 +53,25 @@ func (s *Server) Register(g ggrpc.ServiceRegistrar) {
 	desc.Streams[0].Handler = func(_ any, stream ggrpc.ServerStream) error { return s.handle(stream) }
 	g.RegisterService(&desc, s)
 }
+
+// Serve runs a gRPC server of its own for s on lis until ctx is done, and then closes s. It is for
+// processes that have no other gRPC service on that address.
+func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
+	g := ggrpc.NewServer(ServerOptions()...)
+	s.Register(g)
+	stop := context.AfterFunc(ctx, func() {
+		s.Close()
+		hard := time.AfterFunc(stopGrace, g.Stop)
+		defer hard.Stop()
+		g.GracefulStop()
+	})
+	defer stop()
+	return g.Serve(lis)
+}
+
+// stopGrace is how long the peers have to see their links end before connections are closed. All
+// links have ended by then, so it is a matter of a round trip.
+const stopGrace = time.Second
 
 // Close breaks all channels and waits for the end of their goroutines. It comes before GracefulStop
 // of the gRPC server, which waits for the links to end and would wait for as long as jobs run.

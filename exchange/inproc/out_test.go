@@ -8,7 +8,6 @@ import (
 
 	"github.com/cairnstream/cairn/exchange"
 	"github.com/cairnstream/cairn/exchange/exchangetest"
-	"github.com/cairnstream/cairn/exchange/exchangetest/load"
 	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/record"
 )
@@ -31,8 +30,8 @@ func TestHandsOverTheBatchItself(t *testing.T) {
 	g := exchange.NewGate([]record.Frames{nil})
 	o := Connect(t.Context(), g.Port(0), Options{})
 	defer o.Close()
-	b := record.PoolOf[load.Record]().Get()
-	b.Append(load.Record{Key: 1}, 1)
+	b := record.PoolOf[exchangetest.Record]().Get()
+	b.Append(exchangetest.Record{Key: 1}, 1)
 	if err := o.Send(b); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +45,7 @@ func BenchmarkSend(b *testing.B) {
 	g := exchange.NewGate([]record.Frames{nil})
 	o := Connect(b.Context(), g.Port(0), Options{})
 	defer o.Close()
-	pool := record.PoolOf[load.Record]()
+	pool := record.PoolOf[exchangetest.Record]()
 	b.ReportAllocs()
 	for range b.N {
 		if err := o.Send(pool.Get()); err != nil {

@@ -1,6 +1,4 @@
-// Package load drives a hash edge between two sides, for benchmarks of transports: senders make
-// records and deal them out by key group, receivers sum them up.
-package load
+package exchangetest
 
 import (
 	"context"
@@ -17,7 +15,7 @@ import (
 	"github.com/cairnstream/cairn/record"
 )
 
-// Record is what a load consists of: 24 bytes.
+// Record is what goes over the channels of the suite and of benchmarks: 24 bytes.
 type Record struct{ Key, Value, Time uint64 }
 
 // Size of an encoded record.
@@ -82,7 +80,8 @@ func (Codec) DecodeAll(src []byte, vs []Record) (int, error) {
 	return n, nil
 }
 
-// Edge is a hash edge and what goes over it.
+// Edge is a hash edge and the load of a benchmark on it: senders make records and deal them out by
+// key group, receivers sum them up.
 type Edge struct {
 	Run                job.Run
 	Senders, Receivers int
@@ -91,27 +90,27 @@ type Edge struct {
 	Times              bool // Rows have event times beside them, as in a stream with timestamps.
 }
 
-// Sum is what one side saw.
+// Sum is what one side of an Edge saw.
 type Sum struct {
 	Records int
 	Values  uint64
 }
 
 // Send makes and sends all records and returns when all of it is with the transport.
-func Send(ctx context.Context, d exchange.Dialer, addr string, e Edge) (Sum, error) {
+func (e Edge) Send(ctx context.Context, d exchange.Dialer, addr string) (Sum, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	sums := make([]Sum, e.Senders)
 	for i := range e.Senders {
 		g.Go(func() (err error) {
-			sums[i], err = send(ctx, d, addr, e, i)
+			sums[i], err = e.send(ctx, d, addr, i)
 			return err
 		})
 	}
 	err := g.Wait()
-	return total(sums), err
+	return totalOf(sums), err
 }
 
-func send(ctx context.Context, d exchange.Dialer, addr string, e Edge, from int) (Sum, error) {
+func (e Edge) send(ctx context.Context, d exchange.Dialer, addr string, from int) (Sum, error) {
 	var sum Sum
 	pool := record.PoolOf[Record]()
 	frames := record.NewFrames(Codec{})
@@ -164,14 +163,14 @@ func send(ctx context.Context, d exchange.Dialer, addr string, e Edge, from int)
 	return sum, nil
 }
 
-// Receivers are the receiving side of an edge.
+// Receivers are the receiving side of an Edge.
 type Receivers struct {
 	edge  Edge
 	gates []*exchange.Gate
 }
 
-// NewReceivers registers the ports of e in dir.
-func NewReceivers(dir *exchange.Directory, e Edge) *Receivers {
+// Register registers the ports of e in dir.
+func (e Edge) Register(dir *exchange.Directory) *Receivers {
 	r := &Receivers{edge: e}
 	frames := slices.Repeat([]record.Frames{record.NewFrames(Codec{})}, e.Senders)
 	for to := range e.Receivers {
@@ -195,7 +194,7 @@ func (r *Receivers) Run(ctx context.Context) (Sum, error) {
 		})
 	}
 	err := g.Wait()
-	return total(sums), err
+	return totalOf(sums), err
 }
 
 func receive(ctx context.Context, g *exchange.Gate, open int) (Sum, error) {
@@ -230,7 +229,7 @@ func receive(ctx context.Context, g *exchange.Gate, open int) (Sum, error) {
 	return sum, nil
 }
 
-func total(sums []Sum) Sum {
+func totalOf(sums []Sum) Sum {
 	var t Sum
 	for _, s := range sums {
 		t.Records += s.Records
