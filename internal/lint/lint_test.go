@@ -137,7 +137,7 @@ func inside(from string, d door) bool {
 func isPureImport(imported, to string, ours bool) bool {
 	if ours {
 		_, ok := pure[to]
-		return ok || to == "internal/table" || to == "internal/invariant"
+		return ok || to == "internal/invariant"
 	}
 	if strings.Contains(strings.Split(imported, "/")[0], ".") { // not of the standard library
 		return slices.ContainsFunc(pureModules, func(m string) bool { return imported == m || strings.HasPrefix(imported, m+"/") })
