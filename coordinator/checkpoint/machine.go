@@ -145,6 +145,9 @@ func (m *Machine) Pending() []job.CheckpointID {
 	return out
 }
 
+// Discarding tells whether a discarded checkpoint is not yet gone.
+func (m *Machine) Discarding() bool { return len(m.discarded) > 0 }
+
 func (m *Machine) emit(a Action) { m.out = append(m.out, a) }
 
 func (m *Machine) start(ev Started) {

@@ -84,3 +84,29 @@ func (m *Machine) unused(objects []string) []string {
 	}
 	return slices.Sorted(maps.Keys(free))
 }
+
+// Live lists every object that something alive refers to, and Ended is the id below which every
+// checkpoint has ended: what a sweep needs to know. What a checkpoint from Ended on may come to refer
+// to, besides its own objects, is in Live already.
+func (m *Machine) Live() map[string]bool {
+	live := map[string]bool{}
+	for _, c := range m.committed {
+		for _, o := range c.Objects {
+			live[o] = true
+		}
+	}
+	for _, p := range m.pending {
+		for _, o := range p.objects() {
+			live[o] = true
+		}
+	}
+	return live
+}
+
+// Ended is the id below which every checkpoint has ended; see Live.
+func (m *Machine) Ended() job.CheckpointID {
+	if len(m.pending) > 0 {
+		return m.pending[0].id
+	}
+	return m.next
+}

@@ -1,0 +1,194 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cairnstream/cairn/coordinator/checkpoint"
+	"github.com/cairnstream/cairn/coordinator/lifecycle"
+	"github.com/cairnstream/cairn/job"
+	"github.com/cairnstream/cairn/metastore"
+	"github.com/cairnstream/cairn/snapshot"
+)
+
+// doCheckpoint carries out what the checkpoints' machine says.
+func (l *jobLoop) doCheckpoint(a checkpoint.Action) {
+	name := l.rec.spec.Name
+	switch a := a.(type) {
+	case checkpoint.Reserve:
+		former := l.ids
+		l.async("reserve", func(ctx context.Context) (any, error) {
+			ctx, cancel := context.WithTimeout(ctx, l.c.opt.StoreTimeout)
+			defer cancel()
+			err := l.c.records.reserve(ctx, l.rec.id, a.Limit, former)
+			return reserved{a.Limit, err}, err
+		})
+	case checkpoint.Trigger:
+		l.trigger(a)
+	case checkpoint.Publish:
+		l.publish(a)
+	case checkpoint.Resolve:
+		p := l.publications[a.ID]
+		l.async("resolve", func(ctx context.Context) (any, error) { return l.commit(ctx, published{id: a.ID}, p) })
+	case checkpoint.Complete:
+		l.complete(a)
+	case checkpoint.AbortCheckpoint:
+		for _, w := range l.workers() {
+			l.c.send(w, job.Abort{Run: l.runOf(a.Attempt), Checkpoint: a.ID, Reason: string(a.Reason)})
+		}
+		l.aborted(a)
+	case checkpoint.Skipped:
+		l.skipped++
+		l.c.metrics.skipped.WithLabelValues(name, string(a.Reason)).Inc()
+		l.log.Debug("checkpoint skipped", zap.String("reason", string(a.Reason)))
+	case checkpoint.Answer:
+		if a.Result != checkpoint.Accepted {
+			l.log.Info("acknowledgement dropped", zap.Uint64("attempt", uint64(a.Attempt)), zap.Uint64("checkpoint", uint64(a.ID)),
+				zap.Stringer("task", a.Task), zap.String("result", string(a.Result)))
+		}
+	case checkpoint.Release:
+		objects := a.Objects
+		if a.Manifest {
+			objects = append(objects, snapshot.ManifestKey(l.c.opt.Cluster, l.rec.id, a.ID))
+		}
+		l.deletions.add(&deletion{objects: objects})
+	case checkpoint.Discard:
+		p, found := l.pointers[a.ID]
+		if !found {
+			p = l.rec.discarding[a.ID]
+		}
+		delete(l.pointers, a.ID)
+		l.discarded(a.ID)
+		l.deletions.add(&deletion{objects: a.Objects, checkpoint: a.ID, pointer: p, noted: !found})
+	case checkpoint.FailJob:
+		attempt := l.life.Attempt()
+		l.later(func() { l.stepLife(lifecycle.CheckpointsFailed{Attempt: attempt, Failure: a.Failure}) })
+	case checkpoint.Reply:
+		if reply := l.tokens[a.Token]; reply != nil {
+			delete(l.tokens, a.Token)
+			reply <- a
+		}
+	}
+}
+
+func (l *jobLoop) trigger(a checkpoint.Trigger) {
+	l.log.Info("checkpoint triggered", zap.Uint64("attempt", uint64(a.Attempt)), zap.Uint64("checkpoint", uint64(a.ID)), zap.Bool("final", a.Final))
+	l.triggered(a)
+	tasks := l.life.Tasks()
+	byWorker := map[job.WorkerID][]job.Task{}
+	for _, t := range a.To {
+		byWorker[tasks[t].Worker] = append(byWorker[tasks[t].Worker], t)
+	}
+	for w, to := range byWorker {
+		l.c.send(w, job.Trigger{
+			Run: l.runOf(a.Attempt), Checkpoint: a.ID, Final: a.Final, To: to, Committed: a.Committed, Mode: l.rec.spec.Settings.CheckpointMode,
+		})
+	}
+}
+
+func (l *jobLoop) acked(w job.WorkerID, r job.Ack) {
+	now := time.Now()
+	ev := checkpoint.Acked{Attempt: r.Attempt, ID: r.Checkpoint, Task: r.Task, Snapshot: checkpoint.Snapshot{Operators: r.Operators, Stats: r.Stats}}
+	accepted := false
+	actions := l.cp.Step(now, ev)
+	for _, a := range actions {
+		if answer, ok := a.(checkpoint.Answer); ok && answer.Result == checkpoint.Accepted {
+			accepted = true
+		}
+	}
+	if accepted {
+		l.acknowledged(r.Checkpoint, TaskCheckpoint{Task: r.Task, Worker: w, Stats: r.Stats})
+	}
+	for _, a := range actions {
+		l.doCheckpoint(a)
+		l.dirty = true
+	}
+}
+
+// publish writes the manifest and then commits. The two are one I/O, in this order: the transaction is
+// sent only when the manifest is durable.
+func (l *jobLoop) publish(a checkpoint.Publish) {
+	s := l.rec.spec
+	m := &snapshot.Manifest{
+		Job: l.rec.id, JobName: s.Name, Program: s.Program, Version: s.Version, Checkpoint: a.ID, Attempt: a.Attempt,
+		Epoch: l.c.Epoch(), Mode: s.Settings.CheckpointMode, Final: a.Final, Created: a.Triggered,
+		K: s.Settings.MaxParallelism, Hash: snapshot.HashName, Fingerprint: l.fingerprint, Graph: s.Graph,
+	}
+	p := pointer{
+		Epoch: l.c.Epoch(), Attempt: a.Attempt, Manifest: snapshot.ManifestKey(l.c.opt.Cluster, l.rec.id, a.ID), Mode: m.Mode,
+		Triggered: a.Triggered, Duration: time.Since(a.Triggered), Tasks: len(a.Snapshots), Final: a.Final,
+	}
+	for _, snap := range a.Snapshots {
+		p.Bytes += snap.Stats.Bytes
+	}
+	l.publications[a.ID] = p
+	l.async("publish", func(ctx context.Context) (any, error) {
+		answer := published{id: a.ID}
+		m.Operators = manifestOf(l.plan, a.Snapshots)
+		began := time.Now()
+		wctx, cancel := context.WithTimeout(ctx, l.c.opt.BlobTimeout)
+		_, err := l.c.opt.Manifests.WriteManifest(wctx, m)
+		cancel()
+		answer.write = time.Since(began)
+		if err != nil {
+			answer.outcome, answer.err = checkpoint.PublishFailed, fmt.Errorf("write the manifest: %w", err)
+			return answer, nil
+		}
+		return l.commit(ctx, answer, p)
+	})
+}
+
+// commit is the commit point. It may be called again as long as the outcome is unknown.
+func (l *jobLoop) commit(ctx context.Context, answer published, p pointer) (any, error) {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, l.c.opt.StoreTimeout)
+	defer cancel()
+	ok, err := l.c.records.publish(ctx, l.rec.id, answer.id, p)
+	answer.commit = time.Since(began)
+	switch {
+	case errors.Is(err, errNotLeader):
+		return nil, errNotLeader
+	case errors.Is(err, metastore.ErrOutcomeUnknown):
+		answer.outcome, answer.err = checkpoint.PublishUnknown, err
+	case err != nil:
+		answer.outcome, answer.err = checkpoint.PublishFailed, fmt.Errorf("commit: %w", err)
+	case !ok:
+		answer.outcome, answer.err = checkpoint.PublishFailed, fmt.Errorf("another checkpoint %d is on record", answer.id)
+	default:
+		answer.outcome = checkpoint.PublishCommitted
+	}
+	return answer, nil
+}
+
+func (l *jobLoop) published(m published) {
+	ev := checkpoint.Published{ID: m.id, Outcome: m.outcome}
+	if m.err != nil {
+		l.log.Warn("publication", zap.Uint64("checkpoint", uint64(m.id)), zap.String("outcome", string(m.outcome)), zap.Error(m.err))
+		ev.Failure = &job.Failure{Class: job.ClassExternal, Message: m.err.Error()}
+	}
+	if m.outcome != checkpoint.PublishUnknown {
+		if m.outcome == checkpoint.PublishCommitted {
+			l.pointers[m.id] = l.publications[m.id]
+			l.c.metrics.phase(l.rec.spec.Name, "publish", m.write)
+			l.c.metrics.phase(l.rec.spec.Name, "commit", m.commit)
+		}
+		delete(l.publications, m.id)
+	}
+	l.stepCheckpoint(ev)
+}
+
+func (l *jobLoop) complete(a checkpoint.Complete) {
+	l.log.Info("checkpoint completed", zap.Uint64("attempt", uint64(a.Attempt)), zap.Uint64("checkpoint", uint64(a.ID)),
+		zap.Bool("final", a.Final), zap.Duration("duration", a.Duration), zap.Int64("bytes", a.Bytes))
+	if l.life.Live() && l.life.Attempt() == a.Attempt {
+		for _, w := range l.workers() {
+			l.c.send(w, job.Complete{Run: l.runOf(a.Attempt), UpTo: a.ID})
+		}
+	}
+	l.completed(a)
+	l.later(func() { l.stepLife(lifecycle.CheckpointCompleted{Attempt: a.Attempt}) })
+}

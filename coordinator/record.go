@@ -1,0 +1,426 @@
+package coordinator
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cairnstream/cairn/job"
+	"github.com/cairnstream/cairn/metastore"
+)
+
+// Keys, all below the cluster's name:
+//
+//	names/NAME                          the job that a name belongs to
+//	requests/REQUEST                    the job that a request made
+//	jobs/ID/submission/N/record         submission: the Nth time that the job was submitted
+//	jobs/ID/submission/N/spec/I         its spec, gzipped JSON, in pieces
+//	jobs/ID/attempt/N                   the newest attempt: attemptRecord
+//	jobs/ID/ids/N                       all checkpoint ids below N are reserved
+//	jobs/ID/checkpoint/N                a checkpoint exists: pointer
+//	jobs/ID/discard/N                   its deletion has begun: pointer
+//	jobs/ID/cancel                      its end was asked for
+//	jobs/ID/terminal                    it is over: terminal
+//
+// Every transaction that must happen once puts a key that it demands to be absent, with a value that
+// holds the epoch, so that metastore.Settle can find out what became of it.
+type keys struct{ cluster string }
+
+func (k keys) name(name string) string  { return k.cluster + "/names/" + url.PathEscape(name) }
+func (k keys) request(id string) string { return k.cluster + "/requests/" + url.PathEscape(id) }
+func (k keys) jobs() string             { return k.cluster + "/jobs/" }
+func (k keys) job(id job.ID, rest string) string {
+	return k.cluster + "/jobs/" + string(id) + "/" + rest
+}
+
+// number pads, so that keys sort as numbers do.
+func number[T ~uint64 | ~int](n T) string { return fmt.Sprintf("%020d", n) }
+
+type (
+	submission struct {
+		Epoch     job.Epoch
+		N         int
+		Name      string
+		Request   string `json:",omitempty"`
+		Submitted time.Time
+		Pieces    int              // Of the spec.
+		Resumed   job.CheckpointID `json:",omitempty"`
+	}
+	attemptRecord struct {
+		Epoch    job.Epoch
+		Attempt  job.Attempt
+		Time     time.Time
+		Started  time.Time // When the job first ran, as far as known.
+		Restarts int
+	}
+	pointer struct {
+		Epoch     job.Epoch
+		Attempt   job.Attempt
+		Manifest  string
+		Mode      job.Mode
+		Triggered time.Time
+		Duration  time.Duration
+		Bytes     int64
+		Tasks     int
+		Final     bool `json:",omitempty"`
+	}
+	terminal struct {
+		Epoch     job.Epoch
+		State     JobState
+		Failure   *job.Failure `json:",omitempty"`
+		Ended     time.Time
+		Started   time.Time
+		Attempt   job.Attempt
+		Restarts  int64
+		Counters  map[string]int64
+		Incidents []Incident
+	}
+)
+
+// jobRecord is everything on record of a job.
+type jobRecord struct {
+	id          job.ID
+	submission  submission
+	spec        job.Spec
+	attempt     attemptRecord
+	nextID      job.CheckpointID
+	checkpoints map[job.CheckpointID]pointer
+	discarding  map[job.CheckpointID]pointer
+	cancel      bool
+	terminal    *terminal
+}
+
+// records reads and writes what is on record.
+type records struct {
+	keys
+	store metastore.Store
+	lead  metastore.Leadership
+}
+
+func (r records) epoch() job.Epoch { return job.Epoch(r.lead.Epoch()) }
+
+// errNotLeader wraps every answer that means that the leadership is over.
+var errNotLeader = metastore.ErrNotLeader
+
+// settle commits a transaction that has a witness. false: a condition did not hold. An error that is
+// metastore.ErrOutcomeUnknown leaves it open.
+func (r records) settle(ctx context.Context, txn metastore.Txn) (bool, error) {
+	outcome, err := metastore.Settle(ctx, r.lead, txn)
+	switch {
+	case err != nil:
+		return false, err
+	case outcome == metastore.NotLeader:
+		return false, errNotLeader
+	case outcome == metastore.Committed:
+		return true, nil
+	}
+	// It may have been carried out by an earlier call whose outcome stayed unknown.
+	for _, p := range txn.Puts {
+		if !slices.Contains(txn.Conditions, metastore.Absent(p.Key)) {
+			continue
+		}
+		e, err := r.lead.Get(ctx, p.Key)
+		if errors.Is(err, metastore.ErrNotFound) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("%w: %w", metastore.ErrOutcomeUnknown, err)
+		}
+		return bytes.Equal(e.Value, p.Value), nil
+	}
+	return false, nil
+}
+
+// commit is for transactions that may be repeated at will.
+func (r records) commit(ctx context.Context, txn metastore.Txn) error {
+	outcome, err := r.lead.Commit(ctx, txn)
+	switch {
+	case err != nil:
+		return err
+	case outcome == metastore.NotLeader:
+		return errNotLeader
+	case outcome != metastore.Committed:
+		return fmt.Errorf("%v: %v", txn, outcome)
+	}
+	return nil
+}
+
+const pieceLen = 90_000 // Bytes, below metastore.MaxValueLen.
+
+// maxPieces keeps a submission within one transaction.
+const maxPieces = 10
+
+func encodeSpec(s job.Spec) ([][]byte, error) {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if err := json.NewEncoder(z).Encode(s); err != nil {
+		return nil, fmt.Errorf("encode the job's spec: %w", err)
+	}
+	if err := z.Close(); err != nil {
+		return nil, fmt.Errorf("encode the job's spec: %w", err)
+	}
+	var out [][]byte
+	for rest := b.Bytes(); len(rest) > 0; {
+		n := min(len(rest), pieceLen)
+		out = append(out, rest[:n])
+		rest = rest[n:]
+	}
+	if len(out) > maxPieces {
+		return nil, errorf(ErrInvalid, "the job's graph and arguments have %d bytes compressed: the limit is %d", b.Len(), maxPieces*pieceLen)
+	}
+	return out, nil
+}
+
+func decodeSpec(pieces [][]byte) (s job.Spec, err error) {
+	z, err := gzip.NewReader(bytes.NewReader(bytes.Join(pieces, nil)))
+	if err != nil {
+		return s, err
+	}
+	b, err := io.ReadAll(z)
+	if err != nil {
+		return s, err
+	}
+	return s, json.Unmarshal(b, &s)
+}
+
+// mustJSON encodes records of plain fields, which cannot fail.
+func mustJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("encode %T: %v", v, err))
+	}
+	return b
+}
+
+// load reads every job. A record that cannot be read is an error that names its key: a job must not be
+// lost, or run from something else, because of it.
+func (r records) load(ctx context.Context) ([]*jobRecord, error) { return r.read(ctx, r.jobs()) }
+
+// loadOne reads one job.
+func (r records) loadOne(ctx context.Context, id job.ID) (*jobRecord, error) {
+	all, err := r.read(ctx, r.job(id, ""))
+	if err != nil {
+		return nil, err
+	}
+	if len(all) != 1 {
+		return nil, fmt.Errorf("job %s is not on record", id)
+	}
+	return all[0], nil
+}
+
+func (r records) read(ctx context.Context, under string) ([]*jobRecord, error) {
+	entries, err := r.store.List(ctx, under)
+	if err != nil {
+		return nil, err
+	}
+	byID := map[job.ID]*jobRecord{}
+	var out []*jobRecord
+	pieces := map[string][][]byte{}
+	for _, e := range entries {
+		id, rest, _ := strings.Cut(strings.TrimPrefix(e.Key, r.jobs()), "/")
+		j := byID[job.ID(id)]
+		if j == nil {
+			j = &jobRecord{id: job.ID(id), nextID: 1, checkpoints: map[job.CheckpointID]pointer{}, discarding: map[job.CheckpointID]pointer{}}
+			byID[j.id] = j
+			out = append(out, j)
+		}
+		if err := j.add(rest, e.Value, pieces); err != nil {
+			return nil, fmt.Errorf("read %q: %w", e.Key, err)
+		}
+	}
+	for _, j := range out {
+		prefix := string(j.id) + "/" + number(j.submission.N)
+		if j.spec, err = decodeSpec(pieces[prefix]); err != nil {
+			return nil, fmt.Errorf("read the spec of job %s: %w", j.id, err)
+		}
+	}
+	return out, nil
+}
+
+func (j *jobRecord) add(rest string, value []byte, pieces map[string][][]byte) error {
+	parts := strings.Split(rest, "/")
+	var n uint64
+	if len(parts) > 1 {
+		var err error
+		if n, err = strconv.ParseUint(parts[1], 10, 64); err != nil {
+			return err
+		}
+	}
+	switch parts[0] {
+	case "submission":
+		if len(parts) > 3 { // spec/I; entries come sorted.
+			prefix := string(j.id) + "/" + parts[1]
+			pieces[prefix] = append(pieces[prefix], value)
+			return nil
+		}
+		var s submission
+		if err := json.Unmarshal(value, &s); err != nil {
+			return err
+		}
+		if s.N >= j.submission.N {
+			j.submission = s
+		}
+	case "attempt":
+		var a attemptRecord
+		if err := json.Unmarshal(value, &a); err != nil {
+			return err
+		}
+		if a.Attempt >= j.attempt.Attempt {
+			j.attempt = a
+		}
+	case "ids":
+		j.nextID = max(j.nextID, job.CheckpointID(n))
+	case "checkpoint", "discard":
+		var p pointer
+		if err := json.Unmarshal(value, &p); err != nil {
+			return err
+		}
+		if parts[0] == "checkpoint" {
+			j.checkpoints[job.CheckpointID(n)] = p
+		} else {
+			j.discarding[job.CheckpointID(n)] = p
+		}
+	case "cancel":
+		j.cancel = true
+	case "terminal":
+		j.terminal = &terminal{}
+		return json.Unmarshal(value, j.terminal)
+	default:
+		return errors.New("not a key that this version knows")
+	}
+	return nil
+}
+
+// putSubmission records a submission: a new job, or one that goes on. old is the submission that it
+// takes the place of, if the job goes on; oldRequests are request ids that are not needed any more.
+func (r records) putSubmission(ctx context.Context, id job.ID, s submission, spec job.Spec, goesOn bool, forget string) (bool, error) {
+	pieces, err := encodeSpec(spec)
+	if err != nil {
+		return false, err
+	}
+	s.Epoch, s.Pieces = r.epoch(), len(pieces)
+	record := r.job(id, "submission/"+number(s.N)+"/record")
+	txn := metastore.Txn{
+		Conditions: []metastore.Condition{metastore.Absent(record)},
+		Puts: []metastore.Put{
+			{Key: record, Value: mustJSON(s)},
+			{Key: r.name(s.Name), Value: []byte(id)},
+		},
+	}
+	for i, p := range pieces {
+		txn.Puts = append(txn.Puts, metastore.Put{Key: r.job(id, "submission/"+number(s.N)+"/spec/"+number(i)), Value: p})
+	}
+	if s.Request != "" {
+		txn.Puts = append(txn.Puts, metastore.Put{Key: r.request(s.Request), Value: []byte(id)})
+	}
+	if forget != "" && forget != s.Request {
+		txn.Deletes = append(txn.Deletes, r.request(forget))
+	}
+	if goesOn {
+		txn.Deletes = append(txn.Deletes, r.job(id, "terminal"), r.job(id, "cancel"))
+		txn.DeletePrefixes = append(txn.DeletePrefixes, r.job(id, "submission/"+number(s.N-1)+"/"))
+	}
+	return r.settle(ctx, txn)
+}
+
+// putAttempt makes an attempt durable; former are those that it takes the place of.
+func (r records) putAttempt(ctx context.Context, id job.ID, a attemptRecord, former []job.Attempt) error {
+	a.Epoch = r.epoch()
+	key := r.job(id, "attempt/"+number(a.Attempt))
+	txn := metastore.Txn{
+		Conditions: []metastore.Condition{metastore.Absent(key)},
+		Puts:       []metastore.Put{{Key: key, Value: mustJSON(a)}},
+	}
+	for _, n := range former {
+		txn.Deletes = append(txn.Deletes, r.job(id, "attempt/"+number(n)))
+	}
+	ok, err := r.settle(ctx, txn)
+	if err == nil && !ok {
+		err = fmt.Errorf("attempt %d is on record already", a.Attempt)
+	}
+	return err
+}
+
+// reserve makes the reservation of all ids below limit durable; former is the one before it.
+func (r records) reserve(ctx context.Context, id job.ID, limit, former job.CheckpointID) error {
+	key := r.job(id, "ids/"+number(limit))
+	txn := metastore.Txn{
+		Conditions: []metastore.Condition{metastore.Absent(key)},
+		Puts:       []metastore.Put{{Key: key, Value: mustJSON(r.epoch())}},
+	}
+	if former > 1 {
+		txn.Deletes = append(txn.Deletes, r.job(id, "ids/"+number(former)))
+	}
+	// That the key is there already is as good: only this leader writes, so this reservation is its own.
+	_, err := r.settle(ctx, txn)
+	return err
+}
+
+// publish is the commit point of a checkpoint. It is called again, with the same pointer, as long as
+// the outcome is unknown.
+func (r records) publish(ctx context.Context, id job.ID, n job.CheckpointID, p pointer) (bool, error) {
+	key := r.job(id, "checkpoint/"+number(n))
+	return r.settle(ctx, metastore.Txn{
+		Conditions: []metastore.Condition{metastore.Absent(key)},
+		Puts:       []metastore.Put{{Key: key, Value: mustJSON(p)}},
+	})
+}
+
+// discard turns the pointer to a checkpoint into the note that its deletion has begun.
+func (r records) discard(ctx context.Context, id job.ID, n job.CheckpointID, p pointer) error {
+	return r.commit(ctx, metastore.Txn{
+		Puts:    []metastore.Put{{Key: r.job(id, "discard/"+number(n)), Value: mustJSON(p)}},
+		Deletes: []string{r.job(id, "checkpoint/"+number(n))},
+	})
+}
+
+// forget removes that note.
+func (r records) forget(ctx context.Context, id job.ID, n job.CheckpointID) error {
+	return r.commit(ctx, metastore.Txn{Deletes: []string{r.job(id, "discard/"+number(n))}})
+}
+
+// putCancel records that the end was asked for.
+func (r records) putCancel(ctx context.Context, id job.ID) error {
+	return r.commit(ctx, metastore.Txn{Puts: []metastore.Put{{Key: r.job(id, "cancel"), Value: mustJSON(r.epoch())}}})
+}
+
+// putTerminal records the end.
+func (r records) putTerminal(ctx context.Context, id job.ID, t terminal) error {
+	t.Epoch = r.epoch()
+	key := r.job(id, "terminal")
+	ok, err := r.settle(ctx, metastore.Txn{
+		Conditions: []metastore.Condition{metastore.Absent(key)},
+		Puts:       []metastore.Put{{Key: key, Value: mustJSON(t)}},
+	})
+	if err == nil && !ok {
+		err = errors.New("the end of the job is on record already")
+	}
+	return err
+}
+
+// namesOnRecord reads which job each name belongs to.
+func (r records) namesOnRecord(ctx context.Context) (map[string]job.ID, error) {
+	prefix := r.name("")
+	entries, err := r.store.List(ctx, prefix)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]job.ID{}
+	for _, e := range entries {
+		name, err := url.PathUnescape(strings.TrimPrefix(e.Key, prefix))
+		if err != nil {
+			return nil, fmt.Errorf("read %q: %w", e.Key, err)
+		}
+		out[name] = job.ID(e.Value)
+	}
+	return out, nil
+}

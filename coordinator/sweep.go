@@ -1,0 +1,58 @@
+package coordinator
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/cairnstream/cairn/job"
+	"github.com/cairnstream/cairn/snapshot"
+)
+
+// sweep looks for objects that nothing refers to: those of checkpoints that ended without a commit and
+// that no acknowledgement told of, because their task or their leader died. Only names of checkpoints
+// that have ended are deleted, and only if no manifest that is kept, and no checkpoint on its way,
+// lists them; so no clock takes part.
+func (l *jobLoop) sweep() {
+	if l.sweeping {
+		return
+	}
+	l.sweeping = true
+	keep := l.cp.Live()
+	for _, p := range l.pointers {
+		keep[p.Manifest] = true
+	}
+	below := l.cp.Ended()
+	l.async("sweep", func(ctx context.Context) (any, error) {
+		n, err := l.c.sweep(ctx, l.rec.id, below, keep)
+		if err != nil {
+			l.log.Warn("sweep failed", zap.Error(err))
+		} else if n > 0 {
+			l.log.Info("objects swept that nothing refers to", zap.Int("objects", n))
+		}
+		return swept{}, nil
+	})
+}
+
+func (c *Coordinator) sweep(ctx context.Context, id job.ID, below job.CheckpointID, keep map[string]bool) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.opt.SweepInterval)
+	defer cancel()
+	prefix := snapshot.JobPrefix(c.opt.Cluster, id) + "checkpoints/"
+	var keys []string
+	for info, err := range c.opt.Blob.List(ctx, prefix) {
+		if err != nil {
+			return 0, err
+		}
+		number, _, ok := strings.Cut(strings.TrimPrefix(info.Key, prefix), "/")
+		n, err := strconv.ParseUint(number, 10, 64)
+		if ok && err == nil && job.CheckpointID(n) < below && !keep[info.Key] {
+			keys = append(keys, info.Key)
+		}
+	}
+	if len(keys) == 0 {
+		return 0, nil
+	}
+	return len(keys), c.opt.Blob.Delete(ctx, keys...)
+}
