@@ -6,8 +6,6 @@ import (
 	"fmt"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/cairnstream/cairn/metastore"
 )
@@ -67,16 +65,13 @@ func isRefusal(err error) bool {
 		return false
 	}
 	var e rpctypes.EtcdError
-	if errors.As(err, &e) {
-		switch e.Code() {
-		case codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated, codes.FailedPrecondition, codes.NotFound,
-			codes.ResourceExhausted, codes.OutOfRange, codes.Unimplemented:
-			return true
-		}
+	if !errors.As(err, &e) {
 		return false
 	}
-	switch status.Code(err) {
-	case codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented:
+	// By name, as only the packages that speak gRPC themselves import its codes.
+	switch e.Code().String() {
+	case "InvalidArgument", "PermissionDenied", "Unauthenticated", "FailedPrecondition", "NotFound", "ResourceExhausted",
+		"OutOfRange", "Unimplemented":
 		return true
 	}
 	return false
