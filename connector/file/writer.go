@@ -109,7 +109,7 @@ func (w *writer[T]) begin() error {
 		return err
 	}
 	w.seq++
-	w.open = &openPart{part: p, file: f, hash: xxh3.New()}
+	w.open = &openPart{part: p, file: f, hash: newHash()}
 	w.buf = append(w.buf[:0], w.enc.header...)
 	return nil
 }
@@ -234,3 +234,5 @@ func (w *writer[T]) fail(err error) error {
 	w.failed = job.Errorf(job.ClassExternal, "write output: %w", err)
 	return w.failed
 }
+
+func newHash() *xxh3.Hasher { return xxh3.New() }
