@@ -427,3 +427,39 @@ func TestValidate(t *testing.T) {
 		}
 	}
 }
+
+// A full page that a snapshot sees is divided, or moves to another size, without being copied first: what its
+// values point to is shared all the same.
+func TestGrowingAFrozenPageSharesNothing(t *testing.T) {
+	for n := 1; n <= 200; n++ {
+		tab := table.New(table.Config[string, rich]{
+			Count: 1, K: 1, Hash: hashString, CopyKey: func(dst, src *string) { *dst = *src }, CopyValue: copyRich,
+		})
+		upsert := func(i int) *rich {
+			k := fmt.Sprint(i)
+			g, s := hashString(&k)
+			v, _ := tab.Upsert(g, s, &k)
+			return v
+		}
+		for i := range n {
+			upsert(i).Tags = []string{"frozen"}
+		}
+		f, err := tab.Freeze()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := n; i < 2*n; i++ {
+			upsert(i)
+		}
+		for i := range n {
+			upsert(i).Tags[0] = "changed"
+		}
+		f.Each(0, func(k *string, v *rich) bool {
+			if v.Tags[0] != "frozen" {
+				t.Errorf("with %d keys: key %s has changed in the snapshot", n, *k)
+			}
+			return true
+		})
+		f.Release()
+	}
+}

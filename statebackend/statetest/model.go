@@ -124,11 +124,12 @@ func (s suite) testModel(t *testing.T) {
 }
 
 func (o *operator) actions() map[string]func(*rapid.T) {
-	number := rapid.Int64Range(0, 200)
+	number := rapid.Int64Range(0, 2000)
+	many := rapid.Int64Range(1, 2500)
 	name := rapid.Map(number, func(i int64) string { return fmt.Sprint("k", i) })
 	return map[string]func(*rapid.T){
 		"count": func(t *rapid.T) {
-			from, n, by := number.Draw(t, "from"), rapid.Int64Range(1, 100).Draw(t, "n"), number.Draw(t, "by")
+			from, n, by := number.Draw(t, "from"), many.Draw(t, "n"), number.Draw(t, "by")
 			for k := from; k < from+n; k++ {
 				g, h := hashInt(&k)
 				v, _ := o.of(g).counts.v.Upsert(g, h, &k)
@@ -137,7 +138,7 @@ func (o *operator) actions() map[string]func(*rapid.T) {
 			}
 		},
 		"uncount": func(t *rapid.T) {
-			from, n := number.Draw(t, "from"), rapid.Int64Range(1, 100).Draw(t, "n")
+			from, n := number.Draw(t, "from"), many.Draw(t, "n")
 			for k := from; k < from+n; k++ {
 				g, _ := hashInt(&k)
 				_, ok := o.want.counts[k]
@@ -174,6 +175,22 @@ func (o *operator) actions() map[string]func(*rapid.T) {
 			o.of(g).orders.set(k, v)
 			o.want.orders[k] = cloneOrder(v)
 			v.Items[0], v.Tags["set"] = -1, -1
+		},
+		"order many": func(t *rapid.T) {
+			from, n := number.Draw(t, "from"), many.Draw(t, "n")
+			for i := from; i < from+n; i++ {
+				k := fmt.Sprint("k", i)
+				g, _ := hashText(&k)
+				v, _ := o.of(g).orders.upsert(k)
+				w := cloneOrder(o.want.orders[k])
+				for _, x := range []*Order{v, &w} {
+					if len(x.Items) == 0 {
+						x.Items = []int64{0}
+					}
+					x.Items[0] += n // In place: a snapshot must not see it.
+				}
+				o.want.orders[k] = w
+			}
 		},
 		"get": func(t *rapid.T) {
 			k := name.Draw(t, "key")
