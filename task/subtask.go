@@ -122,7 +122,8 @@ func (s *subtask) openChain() error {
 	p, g := s.run.plan, s.run.plan.Graph
 	links := map[int]*link{}
 	floor := record.MinTime
-	s.ended = s.run.deploy.Restore != nil
+	// An enumerator says again that there are no more splits, and so reaches its end anew.
+	s.ended = s.run.deploy.Restore != nil && !s.vertex.Enumerator
 	for i, n := range s.vertex.Operators {
 		op, err := s.run.bp.Nodes[n].New()
 		if err != nil {
