@@ -242,9 +242,6 @@ func ParseShape(shape string) (*Type, error) {
 	if err := json.Unmarshal([]byte(shape), t); err != nil {
 		return nil, fmt.Errorf("parse shape: %w", err)
 	}
-	if t.Kind == "" { // null
-		return nil, errors.New("parse shape: no type")
-	}
 	return t, nil
 }
 
