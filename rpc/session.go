@@ -21,11 +21,13 @@ import (
 // Handler is the TaskManager's end of a session.
 type Handler interface {
 	// Attach says where reports go from now on. It is called at the start of every session, before the first
-	// command of it: the leader does not know of anything that an earlier session started. report may be called by
-	// any goroutine and never blocks; after its session has ended it does nothing.
+	// command of it. report may be called by any goroutine and never blocks; after its session has ended it does
+	// nothing.
 	Attach(report func(job.Report))
-	// Handle carries out a command. It does not block for long: heartbeats wait for it.
+	// Handle carries out a command. It does not block for long: the next ones wait for it.
 	Handle(c job.Command)
+	// Detach says that the session has ended: the leader takes what it started for lost.
+	Detach()
 }
 
 // Welcome is what a JobManager says to a TaskManager that registers.
@@ -46,9 +48,7 @@ type SessionConfig struct {
 	// Welcomed is called at the start of every session and returns who handles it, usually the same each time. An
 	// error ends the session, and another is tried later.
 	Welcomed func(ctx context.Context, w Welcome) (Handler, error)
-	// Connected, if set, is told when a session begins and ends.
-	Connected func(bool)
-	Log       *zap.Logger // nil: none.
+	Log      *zap.Logger // nil: none.
 	// RetryInitial and RetryMax are the pauses between rounds of tries, which double from the first to the second.
 	// Defaults 100 ms and 2 s: a JobManager that is back is found soon, one that is away is not flooded.
 	RetryInitial, RetryMax time.Duration
@@ -69,9 +69,6 @@ func (c SessionConfig) withDefaults() SessionConfig {
 	}
 	if c.MaxSilence <= 0 {
 		c.MaxSilence = 5
-	}
-	if c.Connected == nil {
-		c.Connected = func(bool) {}
 	}
 	return c
 }
@@ -186,8 +183,7 @@ func (s *Session) session(ctx context.Context, addr string) (welcomed bool, err 
 		queue: newQueue[job.Report](maxQueued), heard: make(chan struct{}, 1),
 	}
 	handler.Attach(up.report)
-	s.cfg.Connected(true)
-	defer s.cfg.Connected(false)
+	defer handler.Detach()
 	return true, up.run(ctx, w.Heartbeat, handler)
 }
 

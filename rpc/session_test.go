@@ -116,12 +116,13 @@ type tm struct {
 	attached chan func(job.Report)
 	commands chan job.Command
 	welcomes chan Welcome
+	detached chan struct{}
 }
 
 // taskManager starts the TaskManager's end.
 func taskManager(t *testing.T, more func(*SessionConfig), addrs ...string) (*tm, func()) {
 	t.Helper()
-	h := &tm{attached: make(chan func(job.Report), 16), commands: make(chan job.Command, 1<<17), welcomes: make(chan Welcome, 16)}
+	h := &tm{attached: make(chan func(job.Report), 16), commands: make(chan job.Command, 1<<17), welcomes: make(chan Welcome, 16), detached: make(chan struct{}, 16)}
 	cfg := SessionConfig{
 		JobManagers: addrs, Info: job.WorkerInfo{ID: "w1", Slots: 2, Data: "127.0.0.1:1", Programs: []job.ProgramInfo{{Name: "p", Version: "v"}}},
 		Welcomed:     func(_ context.Context, w Welcome) (Handler, error) { h.welcomes <- w; return h, nil },
@@ -152,6 +153,7 @@ func taskManager(t *testing.T, more func(*SessionConfig), addrs ...string) (*tm,
 
 func (h *tm) Attach(report func(job.Report)) { h.attached <- report }
 func (h *tm) Handle(c job.Command)           { h.commands <- c }
+func (h *tm) Detach()                        { h.detached <- struct{}{} }
 
 var run1 = job.Run{Job: "00112233aabbccdd", Attempt: 3}
 
@@ -188,6 +190,7 @@ func TestSession(t *testing.T) {
 	if err := within(t, c.lost, "Disconnect"); !errors.Is(err, errConnectionEnded) {
 		t.Errorf("lost because of %v", err)
 	}
+	within(t, h.detached, "Detach")
 	report(job.Counters{Run: run1}) // Dropped.
 	c.worker.Send(job.Start{Run: run1})
 }
