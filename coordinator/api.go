@@ -88,7 +88,7 @@ func (c *Coordinator) Watch(ctx context.Context, ref string, f func(JobDetail) e
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-c.done:
-			return errorf(ErrUnavailable, "this JobManager has stopped leading")
+			return errStopped()
 		case <-changed:
 		}
 	}
@@ -107,7 +107,7 @@ func (c *Coordinator) Cancel(ctx context.Context, ref string) (Job, error) {
 	}
 	sctx, cancel := context.WithTimeout(ctx, c.opt.StoreTimeout)
 	defer cancel()
-	if err := c.records.putCancel(sctx, e.id); err != nil {
+	if err := c.records.putCancel(sctx, e.id, v.submission); err != nil {
 		return Job{}, c.storeError("cancel", err)
 	}
 	e.mail.put(cancelAsked{})
@@ -134,7 +134,7 @@ func (c *Coordinator) TriggerCheckpoint(ctx context.Context, ref string) (Checkp
 	case <-ctx.Done():
 		return Checkpoint{}, ctx.Err()
 	case <-c.done:
-		return Checkpoint{}, errorf(ErrUnavailable, "this JobManager has stopped leading")
+		return Checkpoint{}, errStopped()
 	case r = <-reply:
 	}
 	switch r.Verdict {
@@ -159,7 +159,7 @@ func (c *Coordinator) TriggerCheckpoint(ctx context.Context, ref string) (Checkp
 		case <-ctx.Done():
 			return Checkpoint{}, ctx.Err()
 		case <-c.done:
-			return Checkpoint{}, errorf(ErrUnavailable, "this JobManager has stopped leading")
+			return Checkpoint{}, errStopped()
 		case <-changed:
 		}
 	}

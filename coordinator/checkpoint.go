@@ -33,7 +33,7 @@ func (l *jobLoop) doCheckpoint(a checkpoint.Action) {
 		l.publish(a)
 	case checkpoint.Resolve:
 		p := l.publications[a.ID]
-		l.async("resolve", func(ctx context.Context) (any, error) { return l.commit(ctx, published{id: a.ID}, p) })
+		l.async("resolve", func(ctx context.Context) (any, error) { return l.commit(ctx, published{id: a.ID}, p, true) })
 	case checkpoint.Complete:
 		l.complete(a)
 	case checkpoint.AbortCheckpoint:
@@ -138,12 +138,13 @@ func (l *jobLoop) publish(a checkpoint.Publish) {
 			answer.outcome, answer.err = checkpoint.PublishFailed, fmt.Errorf("write the manifest: %w", err)
 			return answer, nil
 		}
-		return l.commit(ctx, answer, p)
+		return l.commit(ctx, answer, p, false)
 	})
 }
 
-// commit is the commit point. It may be called again as long as the outcome is unknown.
-func (l *jobLoop) commit(ctx context.Context, answer published, p pointer) (any, error) {
+// commit is the commit point. It is called again as long as the outcome is unknown: then an error of this
+// call says nothing about the earlier ones.
+func (l *jobLoop) commit(ctx context.Context, answer published, p pointer, again bool) (any, error) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, l.c.opt.StoreTimeout)
 	defer cancel()
@@ -152,7 +153,7 @@ func (l *jobLoop) commit(ctx context.Context, answer published, p pointer) (any,
 	switch {
 	case errors.Is(err, errNotLeader):
 		return nil, errNotLeader
-	case errors.Is(err, metastore.ErrOutcomeUnknown):
+	case err != nil && again, errors.Is(err, metastore.ErrOutcomeUnknown):
 		answer.outcome, answer.err = checkpoint.PublishUnknown, err
 	case err != nil:
 		answer.outcome, answer.err = checkpoint.PublishFailed, fmt.Errorf("commit: %w", err)

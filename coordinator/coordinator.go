@@ -185,6 +185,17 @@ func (c *Coordinator) watchLeadership(ctx context.Context) error {
 	return err
 }
 
+// start runs f on a goroutine of the coordinator, unless it has stopped.
+func (c *Coordinator) start(name string, f func(context.Context) error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.stopped {
+		return false
+	}
+	c.g.Go(name, f)
+	return true
+}
+
 // stopped releases who waits, and ends the sessions.
 func (c *Coordinator) stopped() {
 	c.mu.Lock()
@@ -192,7 +203,7 @@ func (c *Coordinator) stopped() {
 	c.mu.workers = map[job.WorkerID]*worker{}
 	c.mu.Unlock()
 	for _, w := range workers {
-		w.conn.Close(errorf(ErrUnavailable, "this JobManager has stopped leading"))
+		w.conn.Close(errStopped())
 	}
 	c.metrics.unregister()
 }
@@ -207,7 +218,7 @@ func (c *Coordinator) adopt(r *jobRecord, found bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.stopped {
-		return errorf(ErrUnavailable, "this JobManager has stopped leading")
+		return errStopped()
 	}
 	c.mu.jobs[r.id] = e
 	if r.submission.Request != "" {
@@ -239,6 +250,7 @@ type view struct {
 	events      int                 // Number of the first event in detail; they count from 0.
 	checkpoints []*CheckpointDetail // Newest last; none is changed.
 	plan        *job.Plan
+	submission  int         // Its number.
 	live        job.Attempt // That may have tasks; 0: none.
 }
 

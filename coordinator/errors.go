@@ -38,3 +38,6 @@ func errorf(kind error, format string, args ...any) error {
 	e := fmt.Errorf(format, args...)
 	return &kindError{kind, e.Error(), e}
 }
+
+// errStopped is what a coordinator that has stopped says.
+func errStopped() error { return errorf(ErrUnavailable, "this JobManager has stopped leading") }

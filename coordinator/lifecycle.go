@@ -199,7 +199,7 @@ func (l *jobLoop) conclude(a lifecycle.Conclude) {
 	l.async("end", func(ctx context.Context) (any, error) {
 		for {
 			sctx, cancel := context.WithTimeout(ctx, l.c.opt.StoreTimeout)
-			err := l.c.records.putTerminal(sctx, l.rec.id, t)
+			err := l.c.records.putTerminal(sctx, l.rec.id, l.rec.submission.N, t)
 			cancel()
 			if err == nil || errors.Is(err, errNotLeader) {
 				return concluded{}, err

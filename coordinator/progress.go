@@ -273,7 +273,7 @@ func (l *jobLoop) view() view {
 		}
 		d.Vertices = append(d.Vertices, vx)
 	}
-	v := view{detail: d, events: l.first, checkpoints: l.history, plan: l.plan}
+	v := view{detail: d, events: l.first, checkpoints: l.history, plan: l.plan, submission: l.rec.submission.N}
 	if !l.ended {
 		v.live = l.life.Attempt()
 	}

@@ -28,8 +28,11 @@ import (
 //	jobs/ID/ids/N                       all checkpoint ids below N are reserved
 //	jobs/ID/checkpoint/N                a checkpoint exists: pointer
 //	jobs/ID/discard/N                   its deletion has begun: pointer
-//	jobs/ID/cancel                      its end was asked for
-//	jobs/ID/terminal                    it is over: terminal
+//	jobs/ID/submission/N/cancel         its end was asked for
+//	jobs/ID/submission/N/terminal       it is over: terminal
+//
+// Only what is below the newest submission of a job counts: a request that was under way for very long
+// may write below an older one after that was removed.
 //
 // Every transaction that must happen once puts a key that it demands to be absent, with a value that
 // holds the epoch, so that metastore.Settle can find out what became of it.
@@ -97,6 +100,8 @@ type jobRecord struct {
 	discarding  map[job.CheckpointID]pointer
 	cancel      bool
 	terminal    *terminal
+	ends        map[int]*terminal // By submission, while it is read.
+	cancels     map[int]bool
 }
 
 // records reads and writes what is on record.
@@ -138,6 +143,26 @@ func (r records) settle(ctx context.Context, txn metastore.Txn) (bool, error) {
 		return bytes.Equal(e.Value, p.Value), nil
 	}
 	return false, nil
+}
+
+// insist repeats f, which settles a transaction, as long as its outcome is unknown; told hears of it. An
+// error means that nothing was done.
+func (r records) insist(ctx context.Context, timeout time.Duration, f func(context.Context) (bool, error), told func(error)) (bool, error) {
+	for unknown := false; ; {
+		fctx, cancel := context.WithTimeout(ctx, timeout)
+		ok, err := f(fctx)
+		cancel()
+		unknown = unknown || errors.Is(err, metastore.ErrOutcomeUnknown)
+		if err == nil || errors.Is(err, errNotLeader) || !unknown {
+			return ok, err
+		}
+		told(err)
+		select {
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 // commit is for transactions that may be repeated at will.
@@ -229,7 +254,8 @@ func (r records) read(ctx context.Context, under string) ([]*jobRecord, error) {
 		id, rest, _ := strings.Cut(strings.TrimPrefix(e.Key, r.jobs()), "/")
 		j := byID[job.ID(id)]
 		if j == nil {
-			j = &jobRecord{id: job.ID(id), nextID: 1, checkpoints: map[job.CheckpointID]pointer{}, discarding: map[job.CheckpointID]pointer{}}
+			j = &jobRecord{id: job.ID(id), nextID: 1, checkpoints: map[job.CheckpointID]pointer{}, discarding: map[job.CheckpointID]pointer{},
+				ends: map[int]*terminal{}, cancels: map[int]bool{}}
 			byID[j.id] = j
 			out = append(out, j)
 		}
@@ -238,6 +264,7 @@ func (r records) read(ctx context.Context, under string) ([]*jobRecord, error) {
 		}
 	}
 	for _, j := range out {
+		j.terminal, j.cancel = j.ends[j.submission.N], j.cancels[j.submission.N]
 		prefix := string(j.id) + "/" + number(j.submission.N)
 		if j.spec, err = decodeSpec(pieces[prefix]); err != nil {
 			return nil, fmt.Errorf("read the spec of job %s: %w", j.id, err)
@@ -257,17 +284,23 @@ func (j *jobRecord) add(rest string, value []byte, pieces map[string][][]byte) e
 	}
 	switch parts[0] {
 	case "submission":
-		if len(parts) > 3 { // spec/I; entries come sorted.
+		switch parts[len(parts)-1] {
+		case "record":
+			var s submission
+			if err := json.Unmarshal(value, &s); err != nil {
+				return err
+			}
+			if s.N >= j.submission.N {
+				j.submission = s
+			}
+		case "cancel":
+			j.cancels[int(n)] = true
+		case "terminal":
+			j.ends[int(n)] = &terminal{}
+			return json.Unmarshal(value, j.ends[int(n)])
+		default: // spec/I; entries come sorted.
 			prefix := string(j.id) + "/" + parts[1]
 			pieces[prefix] = append(pieces[prefix], value)
-			return nil
-		}
-		var s submission
-		if err := json.Unmarshal(value, &s); err != nil {
-			return err
-		}
-		if s.N >= j.submission.N {
-			j.submission = s
 		}
 	case "attempt":
 		var a attemptRecord
@@ -289,11 +322,6 @@ func (j *jobRecord) add(rest string, value []byte, pieces map[string][][]byte) e
 		} else {
 			j.discarding[job.CheckpointID(n)] = p
 		}
-	case "cancel":
-		j.cancel = true
-	case "terminal":
-		j.terminal = &terminal{}
-		return json.Unmarshal(value, j.terminal)
 	default:
 		return errors.New("not a key that this version knows")
 	}
@@ -326,7 +354,6 @@ func (r records) putSubmission(ctx context.Context, id job.ID, s submission, spe
 		txn.Deletes = append(txn.Deletes, r.request(forget))
 	}
 	if goesOn {
-		txn.Deletes = append(txn.Deletes, r.job(id, "terminal"), r.job(id, "cancel"))
 		txn.DeletePrefixes = append(txn.DeletePrefixes, r.job(id, "submission/"+number(s.N-1)+"/"))
 	}
 	return r.settle(ctx, txn)
@@ -389,14 +416,15 @@ func (r records) forget(ctx context.Context, id job.ID, n job.CheckpointID) erro
 }
 
 // putCancel records that the end was asked for.
-func (r records) putCancel(ctx context.Context, id job.ID) error {
-	return r.commit(ctx, metastore.Txn{Puts: []metastore.Put{{Key: r.job(id, "cancel"), Value: mustJSON(r.epoch())}}})
+func (r records) putCancel(ctx context.Context, id job.ID, submission int) error {
+	key := r.job(id, "submission/"+number(submission)+"/cancel")
+	return r.commit(ctx, metastore.Txn{Puts: []metastore.Put{{Key: key, Value: mustJSON(r.epoch())}}})
 }
 
 // putTerminal records the end.
-func (r records) putTerminal(ctx context.Context, id job.ID, t terminal) error {
+func (r records) putTerminal(ctx context.Context, id job.ID, submission int, t terminal) error {
 	t.Epoch = r.epoch()
-	key := r.job(id, "terminal")
+	key := r.job(id, "submission/"+number(submission)+"/terminal")
 	ok, err := r.settle(ctx, metastore.Txn{
 		Conditions: []metastore.Condition{metastore.Absent(key)},
 		Puts:       []metastore.Put{{Key: key, Value: mustJSON(t)}},

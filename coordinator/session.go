@@ -49,7 +49,7 @@ func (c *Coordinator) Connect(info job.WorkerInfo, w Worker) (*Session, error) {
 	c.mu.Lock()
 	if c.mu.stopped {
 		c.mu.Unlock()
-		return nil, errorf(ErrUnavailable, "this JobManager has stopped leading")
+		return nil, errStopped()
 	}
 	c.mu.sessions++
 	s := &Session{c: c, worker: info.ID, id: c.mu.sessions, conn: w}

@@ -51,16 +51,67 @@ func (c *Coordinator) Submit(ctx context.Context, s Submission) (Submitted, erro
 		v, _ := existing.look()
 		return Submitted{Job: v.detail.Job, Existed: true, Notes: []string{fmt.Sprintf("job %s was started by an earlier request with this id", existing.id)}}, nil
 	}
-	defer c.release(s)
-	r, notes, err := c.prepare(ctx, s)
+	// The rest is not the caller's to interrupt: once a record may have been written it must be known
+	// whether it was, and only then may the name be submitted again.
+	type answer struct {
+		Submitted
+		err error
+	}
+	answers := make(chan answer, 2)
+	started := c.start("submit "+s.Spec.Name, func(ctx context.Context) error {
+		defer c.release(s)
+		got, err := c.record(ctx, s, func(err error) { answers <- answer{err: c.storeError("submit", err)} })
+		answers <- answer{got, c.storeError("submit", err)}
+		if errors.Is(err, errNotLeader) {
+			return errNotLeader
+		}
+		return nil
+	})
+	if !started {
+		c.release(s)
+		return Submitted{}, errStopped()
+	}
+	select {
+	case <-ctx.Done():
+		return Submitted{}, ctx.Err()
+	case a := <-answers:
+		return a.Submitted, a.err
+	}
+}
+
+// record puts a submission on record and starts its job. told hears, once, that the outcome is unknown.
+func (c *Coordinator) record(ctx context.Context, s Submission, told func(error)) (Submitted, error) {
+	r, former, notes, err := c.prepare(ctx, s)
 	if err != nil {
-		return Submitted{}, c.storeError("submit", err)
+		return Submitted{}, err
+	}
+	goesOn, forget := former != nil && former.id == r.id, ""
+	if former != nil {
+		forget = former.request
+	}
+	ok, err := c.records.insist(ctx, c.opt.StoreTimeout, func(ctx context.Context) (bool, error) {
+		return c.records.putSubmission(ctx, r.id, r.submission, r.spec, goesOn, forget)
+	}, func(err error) {
+		c.log.Warn("it is not known whether a submission is on record", zap.String("name", s.Spec.Name), zap.Error(err))
+		if told != nil {
+			told(err)
+			told = nil
+		}
+	})
+	if err == nil && !ok {
+		err = errorf(ErrFailed, "submission %d of job %s is on record already", r.submission.N, r.id)
+	}
+	if err != nil {
+		return Submitted{}, err
 	}
 	if err := c.adopt(r, false); err != nil {
 		return Submitted{}, err
 	}
 	c.mu.Lock()
 	c.mu.names[s.Spec.Name] = r.id
+	if forget != s.RequestID {
+		delete(c.mu.requests, forget)
+	}
 	e := c.mu.jobs[r.id]
 	c.mu.Unlock()
 	c.log.Info("job submitted", zap.String("job", string(r.id)), zap.String("name", s.Spec.Name), zap.String("program", s.Spec.Program),
@@ -76,7 +127,7 @@ func (c *Coordinator) claim(ctx context.Context, s Submission) (*entry, error) {
 		c.mu.Lock()
 		if c.mu.stopped {
 			c.mu.Unlock()
-			return nil, errorf(ErrUnavailable, "this JobManager has stopped leading")
+			return nil, errStopped()
 		}
 		if id, ok := c.mu.requests[s.RequestID]; ok && s.RequestID != "" {
 			e := c.mu.jobs[id]
@@ -123,58 +174,50 @@ func (c *Coordinator) release(s Submission) {
 	}
 }
 
-// prepare decides whether the job goes on or begins, and puts the submission on record.
-func (c *Coordinator) prepare(ctx context.Context, s Submission) (*jobRecord, []string, error) {
+// former is the job that had the name.
+type former struct {
+	id      job.ID
+	request string
+}
+
+// prepare decides whether the job goes on or begins.
+func (c *Coordinator) prepare(ctx context.Context, s Submission) (*jobRecord, *former, []string, error) {
 	c.mu.Lock()
-	former := c.mu.jobs[c.mu.names[s.Spec.Name]]
+	entry := c.mu.jobs[c.mu.names[s.Spec.Name]]
 	c.mu.Unlock()
 	r := &jobRecord{id: c.opt.NewID(), nextID: 1, checkpoints: map[job.CheckpointID]pointer{}, discarding: map[job.CheckpointID]pointer{}}
 	var notes []string
-	goesOn, forget := false, ""
-	if former != nil {
-		old, err := c.records.loadOne(ctx, former.id)
+	var f *former
+	if entry != nil {
+		ctx, cancel := context.WithTimeout(ctx, c.opt.StoreTimeout)
+		defer cancel()
+		old, err := c.records.loadOne(ctx, entry.id)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
-		forget = old.submission.Request
+		f = &former{old.id, old.submission.Request}
 		newest := old.newest()
 		what := fmt.Sprintf("job %s of this name, which has %s", old.id, endText(old.terminal))
 		switch {
 		case old.terminal == nil:
-			return nil, nil, errorf(ErrRefused, "job %q has not ended", s.Spec.Name)
+			return nil, nil, nil, errorf(ErrRefused, "job %q has not ended", s.Spec.Name)
 		case old.terminal.State == JobFinished:
 		case newest == 0:
-			notes = append(notes, "starts from nothing: "+what+", left no checkpoint")
+			notes = append(notes, "starts from nothing: "+what+" and left no checkpoint")
 		case s.Fresh:
 			notes = append(notes, fmt.Sprintf("starts from nothing, as asked: checkpoint %d of %s is left aside", newest, what))
 		case old.spec.Settings.MaxParallelism != s.Spec.Settings.MaxParallelism:
-			return nil, nil, errorf(ErrRefused, "max-parallelism is %d, and the state of %s is in %d key groups: keep that, or start with --fresh",
+			return nil, nil, nil, errorf(ErrRefused, "max-parallelism is %d, and the state of %s is in %d key groups: keep that, or start with --fresh",
 				s.Spec.Settings.MaxParallelism, what, old.spec.Settings.MaxParallelism)
 		default:
 			r = old
 			r.terminal, r.cancel = nil, false
-			goesOn = true
 			notes = append(notes, fmt.Sprintf("goes on from checkpoint %d of %s", newest, what))
 		}
 	}
-	n := r.submission.N + 1
-	r.submission = submission{N: n, Name: s.Spec.Name, Request: s.RequestID, Submitted: time.Now()}
-	if goesOn {
-		r.submission.Resumed = r.newest()
-	}
+	r.submission = submission{N: r.submission.N + 1, Name: s.Spec.Name, Request: s.RequestID, Submitted: time.Now(), Resumed: r.newest()}
 	r.spec = s.Spec
-	ctx, cancel := context.WithTimeout(ctx, c.opt.StoreTimeout)
-	defer cancel()
-	ok, err := c.records.putSubmission(ctx, r.id, r.submission, r.spec, goesOn, forget)
-	if err == nil && !ok {
-		err = errorf(ErrFailed, "submission %d of job %s is on record already", n, r.id)
-	}
-	if err == nil && forget != "" && forget != s.RequestID {
-		c.mu.Lock()
-		delete(c.mu.requests, forget)
-		c.mu.Unlock()
-	}
-	return r, notes, err
+	return r, f, notes, nil
 }
 
 func endText(t *terminal) string {
@@ -199,12 +242,16 @@ func (j *jobRecord) newest() job.CheckpointID {
 func (c *Coordinator) storeError(what string, err error) error {
 	var k *kindError
 	switch {
+	case err == nil:
+		return nil
 	case errors.As(err, &k):
 		return err
 	case errors.Is(err, metastore.ErrOutcomeUnknown):
 		return errorf(ErrUnavailable, "%s: the metadata store did not answer, so it is not known whether it was carried out; repeat it with the same request id: %w", what, err)
 	case errors.Is(err, errNotLeader):
 		return errorf(ErrUnavailable, "%s: this JobManager has stopped leading", what)
+	case errors.Is(err, context.Canceled):
+		return errStopped()
 	case errors.Is(err, metastore.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		return errorf(ErrUnavailable, "%s: the metadata store is away: %w", what, err)
 	}

@@ -1,0 +1,358 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+	"go.uber.org/zap/zaptest"
+
+	"github.com/cairnstream/cairn/blob"
+	"github.com/cairnstream/cairn/blob/faulty"
+	blobmem "github.com/cairnstream/cairn/blob/mem"
+	"github.com/cairnstream/cairn/job"
+	"github.com/cairnstream/cairn/metastore"
+	metamem "github.com/cairnstream/cairn/metastore/mem"
+	"github.com/cairnstream/cairn/snapshot"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is a cluster without processes: stores in memory, workers that answer as tasks would, and one
+// coordinator at a time.
+type world struct {
+	t     *testing.T
+	meta  *metamem.Cluster
+	store metastore.Store
+	blob  *faulty.Store
+	reg   *prometheus.Registry
+	c     *Coordinator
+	lead  metastore.Leadership
+	ids   int
+
+	mu      sync.Mutex
+	workers map[job.WorkerID]*fakeWorker
+	tasks   map[job.Task]job.WorkerID // Of the newest deployment.
+	run     job.Run
+	ended   map[job.Task]bool // At the end of their data.
+	silent  map[job.Task]bool // Do not acknowledge.
+	log     []string
+	deploys []job.Deploy
+}
+
+const cluster = "test"
+
+// inWorld runs a test on virtual time, with a coordinator that has two workers of two slots.
+func inWorld(t *testing.T, f func(w *world)) {
+	synctest.Test(t, func(t *testing.T) {
+		meta := metamem.NewCluster()
+		w := &world{
+			t: t, meta: meta, store: meta.Client(), blob: faulty.Wrap(blobmem.New("test"), 1), reg: prometheus.NewRegistry(),
+			workers: map[job.WorkerID]*fakeWorker{}, silent: map[job.Task]bool{},
+		}
+		w.takeOver()
+		w.connect("w1", 2)
+		w.connect("w2", 2)
+		defer w.store.Close()
+		defer w.close()
+		f(w)
+	})
+}
+
+// takeOver wins the election and makes a coordinator.
+func (w *world) takeOver() {
+	w.t.Helper()
+	lead, err := w.store.Elect(context.Background(), "leader", "here")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.lead = lead
+	w.c, err = New(context.Background(), Options{
+		Cluster: cluster, Store: w.store, Leadership: lead, Blob: w.blob, Log: zaptest.NewLogger(w.t), Metrics: w.reg,
+		NewID: func() job.ID { w.ids++; return job.ID(fmt.Sprintf("%016x", w.ids)) },
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// failOver deposes the leader, which notices at once, and takes over anew. The workers stay.
+func (w *world) failOver() {
+	w.t.Helper()
+	old := w.c
+	w.meta.Depose("leader")
+	<-old.Done()
+	w.takeOver()
+	for _, id := range []job.WorkerID{"w1", "w2"} {
+		if f := w.workers[id]; f != nil {
+			w.reconnect(f)
+		}
+	}
+}
+
+func (w *world) close() {
+	w.t.Helper()
+	if err := w.c.Close(context.Background()); err != nil {
+		w.t.Error(err)
+	}
+	_ = w.lead.Resign(context.Background())
+}
+
+type fakeWorker struct {
+	w       *world
+	info    job.WorkerInfo
+	session atomic.Pointer[Session]
+	in      atomic.Pointer[mailbox]
+	mute    atomic.Bool // Sends nothing and does nothing.
+}
+
+func (w *world) connect(id string, slots int) *fakeWorker {
+	f := &fakeWorker{w: w, info: job.WorkerInfo{
+		ID: job.WorkerID(id), Slots: slots, Data: id + ":1", Programs: []job.ProgramInfo{{Name: "prog", Version: "v1"}},
+	}}
+	w.workers[f.info.ID] = f
+	w.reconnect(f)
+	return f
+}
+
+func (w *world) reconnect(f *fakeWorker) {
+	f.mute.Store(false)
+	in := newMailbox()
+	f.in.Store(in)
+	s, err := w.c.Connect(f.info, f)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	f.session.Store(s)
+	go func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for f.in.Load() == in {
+			select {
+			case <-in.ready:
+				for _, c := range in.take() {
+					f.handle(c.(job.Command))
+				}
+			case <-tick.C:
+				if !f.mute.Load() {
+					s.Heartbeat()
+				}
+			case <-s.c.Done():
+				return
+			}
+		}
+	}()
+	synctest.Wait()
+}
+
+// kill is kill -9: the stream breaks.
+func (w *world) kill(id job.WorkerID) {
+	f := w.workers[id]
+	delete(w.workers, id)
+	f.mute.Store(true)
+	f.session.Load().Disconnect(errors.New("the stream broke"))
+	synctest.Wait()
+}
+
+func (f *fakeWorker) Close(error) { f.mute.Store(true) }
+
+func (f *fakeWorker) Send(c job.Command) { f.in.Load().put(c) }
+
+func (f *fakeWorker) report(r job.Report) { f.session.Load().Report(r) }
+
+// handle answers as tasks would.
+func (f *fakeWorker) handle(c job.Command) {
+	if f.mute.Load() {
+		return
+	}
+	w := f.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.log = append(w.log, fmt.Sprintf("%s %s", f.info.ID, strings.TrimPrefix(fmt.Sprintf("%T", c), "job.")))
+	switch c := c.(type) {
+	case job.Deploy:
+		if w.run != c.Run {
+			w.run, w.tasks, w.ended = c.Run, map[job.Task]job.WorkerID{}, map[job.Task]bool{}
+		}
+		w.deploys = append(w.deploys, c)
+		for _, t := range c.Tasks {
+			w.tasks[t] = f.info.ID
+			f.report(job.TaskChanged{Run: c.Run, Task: t, State: job.TaskReady})
+		}
+	case job.Start:
+		w.each(f, c.Run, func(t job.Task) { f.report(job.TaskChanged{Run: c.Run, Task: t, State: job.TaskRunning}) })
+	case job.Cancel:
+		w.each(f, c.Run, func(t job.Task) {
+			delete(w.tasks, t)
+			f.report(job.TaskChanged{Run: c.Run, Task: t, State: job.TaskCancelled})
+		})
+	case job.Trigger:
+		for t, id := range w.tasks {
+			if on := w.workers[id]; on != nil && !on.mute.Load() && !w.silent[t] {
+				on.report(w.ack(c.Run, t, c.Checkpoint))
+			}
+		}
+	case job.Complete:
+		w.each(f, c.Run, func(t job.Task) {
+			if len(w.ended) > 0 && w.ended[t] && t.Vertex != "enum" {
+				delete(w.tasks, t)
+				f.report(job.TaskChanged{Run: c.Run, Task: t, State: job.TaskFinished})
+			}
+		})
+	case job.Finish:
+		w.each(f, c.Run, func(t job.Task) {
+			delete(w.tasks, t)
+			f.report(job.TaskChanged{Run: c.Run, Task: t, State: job.TaskFinished})
+		})
+	case job.ReadersDone:
+		if _, ok := w.tasks[c.Task]; ok {
+			delete(w.tasks, c.Task)
+			f.report(job.TaskChanged{Run: c.Run, Task: c.Task, State: job.TaskFinished})
+		}
+	}
+}
+
+// each visits the tasks of a run on a worker.
+func (w *world) each(f *fakeWorker, run job.Run, visit func(job.Task)) {
+	if run != w.run {
+		return
+	}
+	for t, id := range w.tasks {
+		if id == f.info.ID {
+			visit(t)
+		}
+	}
+}
+
+// ack writes the task's object and acknowledges.
+func (w *world) ack(run job.Run, t job.Task, n job.CheckpointID) job.Ack {
+	data := fmt.Sprintf("%v in %v", t, n)
+	key := fmt.Sprintf("%sa%d.%s.%d", snapshot.CheckpointPrefix(cluster, run.Job, n), run.Attempt, t.Vertex, t.Subtask)
+	if err := blob.PutBytes(context.Background(), w.blob, key, []byte(data)); err != nil {
+		return job.Ack{}
+	}
+	return job.Ack{
+		Run: run, Task: t, Checkpoint: n, Stats: job.CheckpointStats{Bytes: int64(len(data)), Sync: time.Millisecond},
+		Operators: map[string]job.SubtaskSnapshot{t.Vertex: {
+			EndOfData: w.ended[t],
+			States:    []job.StateHandle{{Name: "s", Kind: "list", Groups: job.GroupRange{First: 0, Last: -1}, Entries: 1, Object: key, Length: int64(len(data)), Hash: strings.Repeat("0", 32)}},
+		}},
+	}
+}
+
+// end brings every task to the end of its data.
+func (w *world) end() {
+	w.mu.Lock()
+	run := w.run
+	tasks := map[job.Task]job.WorkerID{}
+	for t, id := range w.tasks {
+		tasks[t] = id
+		w.ended[t] = true
+	}
+	w.mu.Unlock()
+	for t, id := range tasks {
+		w.workers[id].report(job.TaskChanged{Run: run, Task: t, State: job.TaskEndOfData})
+	}
+	synctest.Wait()
+}
+
+func (w *world) fail(t job.Task, class job.Class) {
+	w.mu.Lock()
+	on, run := w.workers[w.tasks[t]], w.run
+	delete(w.tasks, t)
+	w.mu.Unlock()
+	on.report(job.TaskChanged{Run: run, Task: t, State: job.TaskFailed, Failure: &job.Failure{Class: class, Message: "boom"}})
+	synctest.Wait()
+}
+
+// spec is a job of an enumerator and readers and sums of parallelism 4.
+func spec(name string, settings map[string]string) job.Spec {
+	s := job.DefaultSettings()
+	s.Parallelism = 4
+	if err := s.Apply(settings); err != nil {
+		panic(err)
+	}
+	return job.Spec{Name: name, Program: "prog", Version: "v1", Settings: s, Graph: job.Graph{Operators: []job.Operator{
+		{Name: "enum", Named: true, Kind: job.KindEnumerator, Bounded: true},
+		{Name: "read", Named: true, Kind: job.KindReader, Inputs: []job.Edge{{From: 0, Partition: job.Splits}}},
+		{Name: "sum", Named: true, Kind: job.KindSink, Stateful: true, Inputs: []job.Edge{{From: 1, Partition: job.Hash, Key: "string"}}},
+	}}}
+}
+
+func (w *world) submit(s Submission) Submitted {
+	w.t.Helper()
+	got, err := w.c.Submit(context.Background(), s)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	synctest.Wait()
+	return got
+}
+
+func (w *world) get(ref string) JobDetail {
+	w.t.Helper()
+	synctest.Wait()
+	d, err := w.c.Get(context.Background(), ref)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return d
+}
+
+func (w *world) want(ref string, s JobState) JobDetail {
+	w.t.Helper()
+	d := w.get(ref)
+	if d.Job.State != s {
+		w.t.Fatalf("job is %s (%s), want %s", d.Job.State, d.Job.Reason, s)
+	}
+	return d
+}
+
+// objects lists what is in the blob store.
+func (w *world) objects() []string {
+	w.t.Helper()
+	var out []string
+	for info, err := range w.blob.List(context.Background(), "") {
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		out = append(out, info.Key)
+	}
+	return out
+}
+
+// referenced lists what the checkpoints on record refer to, manifests included.
+func (w *world) referenced(id job.ID) []string {
+	w.t.Helper()
+	var out []string
+	r, err := w.c.records.loadOne(context.Background(), id)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	store, _ := snapshot.NewStore(w.blob, cluster)
+	for _, p := range r.checkpoints {
+		m, err := store.LoadManifest(context.Background(), p.Manifest)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		out = append(append(out, p.Manifest), snapshot.ObjectsOf(m)...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// sleep lets virtual time pass.
+func (w *world) sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
