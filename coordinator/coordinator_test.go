@@ -3,6 +3,10 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -532,3 +536,142 @@ func TestRefusedByWorker(t *testing.T) {
 		}
 	})
 }
+
+// The store stops answering while a submission is under way: the caller learns that it is not known
+// whether it was carried out; the same request later gives the one job that came of it.
+func TestSubmitOutcomeUnknown(t *testing.T) {
+	for _, fault := range []metamem.Fault{metamem.LostAnswer, metamem.LostRequest} {
+		inWorld(t, func(w *world) {
+			w.meta.FailCommits(fault)
+			go func() {
+				time.Sleep(50 * time.Millisecond)
+				w.meta.SetDown(true)
+			}()
+			_, err := w.c.Submit(bg, Submission{Spec: spec("j", nil), RequestID: "r1"})
+			if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "same request id") {
+				t.Fatalf("submit: %v", err)
+			}
+			if _, err := w.c.Submit(bg, Submission{Spec: spec("j", nil)}); !errors.Is(err, ErrRefused) {
+				t.Errorf("the name meanwhile: %v", err)
+			}
+			w.meta.SetDown(false)
+			got := w.submit(Submission{Spec: spec("j", nil), RequestID: "r1"})
+			w.want("j", JobRunning)
+			if list, _ := w.c.List(bg); len(list) != 1 || list[0].ID != got.Job.ID {
+				t.Errorf("jobs: %+v", list)
+			}
+			w.failOver()
+			w.sleep(time.Second)
+			if list, _ := w.c.List(bg); len(list) != 1 || list[0].State != JobRunning {
+				t.Errorf("jobs, new leader: %+v", list)
+			}
+		})
+	}
+}
+
+// A job may be called by its id, a prefix that no other job's id has, or its name.
+func TestNamesOfJobs(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.submit(Submission{Spec: spec("a", nil)})
+		w.submit(Submission{Spec: spec("b", nil)})
+		for ref, want := range map[string]string{"a": "a", string(a.Job.ID): "a", "b": "b"} {
+			if d, err := w.c.Get(bg, ref); err != nil || d.Job.Name != want {
+				t.Errorf("%q: %+v %v", ref, d.Job, err)
+			}
+		}
+		for _, ref := range []string{"", "c", "000"} {
+			if _, err := w.c.Get(bg, ref); !errors.Is(err, ErrNotFound) {
+				t.Errorf("%q: %v", ref, err)
+			}
+		}
+	})
+}
+
+// A worker that connects anew before its loss was noticed is lost once, and deployed to again.
+func TestReconnect(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.submit(Submission{Spec: spec("j", nil)})
+		w.sleep(15 * time.Second)
+		for attempt := range 5 {
+			old := w.workers["w1"].session.Load()
+			w.reconnect(w.workers["w1"])
+			old.Disconnect(errors.New("the former stream broke"))
+			synctest.Wait()
+			w.sleep(time.Minute) // Passes the pause, if there is one, and heals.
+			if d := w.want("j", JobRunning); d.Job.Attempt != job.Attempt(attempt+2) {
+				t.Errorf("attempt %d after %d reconnections", d.Job.Attempt, attempt+1)
+			}
+		}
+	})
+}
+
+// A random life of a cluster: workers die and come back, leaders are deposed, stores fail. Nothing
+// commits twice or backwards, ids and attempts only grow, and in the end the job runs and the objects
+// present are those referenced.
+func TestRandomLife(t *testing.T) {
+	seed := *seedFlag
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("seed %d: repeat with -run TestRandomLife -seed %d", seed, seed)
+	r := rand.New(rand.NewPCG(seed, 3))
+	inWorld(t, func(w *world) {
+		got := w.submit(Submission{Spec: spec("j", map[string]string{"checkpoint.interval": "1s", "checkpoint.timeout": "5s", "checkpoint.max-concurrent": "2"})})
+		var attempt job.Attempt
+		var newest job.CheckpointID
+		workers := 2
+		for range 400 {
+			w.sleep(time.Duration(r.IntN(2000)) * time.Millisecond)
+			switch r.IntN(20) {
+			case 0:
+				for _, id := range slices.Sorted(maps.Keys(w.workers)) {
+					w.kill(id)
+					workers++
+					w.connect(fmt.Sprintf("w%d", workers), 2)
+					break
+				}
+			case 1:
+				w.failOver()
+			case 2:
+				w.meta.FailCommits(metamem.Fault(1+r.IntN(2)), metamem.Fault(1+r.IntN(2)))
+			case 3:
+				w.meta.SetDown(true)
+				w.sleep(time.Duration(r.IntN(30)) * time.Second)
+				w.meta.SetDown(false)
+			case 4:
+				w.blob.Set(faulty.Rule{Op: []string{"put-if-absent", "delete", "get", "list"}[r.IntN(4)], AfterEffect: r.IntN(2) == 0, Times: 1 + r.IntN(5)})
+			case 5:
+				w.mu.Lock()
+				tasks := slices.SortedFunc(maps.Keys(w.tasks), job.Task.Compare)
+				w.mu.Unlock()
+				if len(tasks) > 0 {
+					w.fail(tasks[r.IntN(len(tasks))], job.ClassUser)
+				}
+			}
+			d := w.get("j")
+			if d.Job.Attempt < attempt || d.Job.Checkpoint < newest {
+				t.Fatalf("attempt %d after %d, checkpoint %d after %d", d.Job.Attempt, attempt, d.Job.Checkpoint, newest)
+			}
+			attempt, newest = d.Job.Attempt, d.Job.Checkpoint
+		}
+		w.blob.Set()
+		w.sleep(5 * time.Minute)
+		d := w.want("j", JobRunning)
+		if d.Job.Checkpoint <= newest {
+			t.Errorf("no checkpoint in the quiet: %+v", d.Job)
+		}
+		t.Logf("attempt %d, checkpoint %d, %d restarts", d.Job.Attempt, d.Job.Checkpoint, d.Job.Restarts)
+		w.sleep(11 * time.Minute) // A sweep.
+		w.mu.Lock()
+		for _, task := range slices.Collect(maps.Keys(w.tasks)) {
+			w.silent[task] = true
+		}
+		w.mu.Unlock()
+		w.sleep(4 * time.Second)
+		if have, want := w.objects(), w.referenced(got.Job.ID); !slices.Equal(have, want) {
+			t.Errorf("objects present:\n%v\nreferenced:\n%v", have, want)
+		}
+	})
+}
+
+var seedFlag = flag.Uint64("seed", 0, "seed of the randomized test; 0 takes one from the clock")

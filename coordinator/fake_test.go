@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -93,10 +94,8 @@ func (w *world) failOver() {
 	w.meta.Depose("leader")
 	<-old.Done()
 	w.takeOver()
-	for _, id := range []job.WorkerID{"w1", "w2"} {
-		if f := w.workers[id]; f != nil {
-			w.reconnect(f)
-		}
+	for _, id := range slices.Sorted(maps.Keys(w.workers)) {
+		w.reconnect(w.workers[id])
 	}
 }
 
@@ -126,7 +125,6 @@ func (w *world) connect(id string, slots int) *fakeWorker {
 }
 
 func (w *world) reconnect(f *fakeWorker) {
-	f.mute.Store(false)
 	in := newMailbox()
 	f.in.Store(in)
 	s, err := w.c.Connect(f.info, f)
@@ -134,6 +132,7 @@ func (w *world) reconnect(f *fakeWorker) {
 		w.t.Fatal(err)
 	}
 	f.session.Store(s)
+	f.mute.Store(false)
 	go func() {
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
@@ -271,6 +270,9 @@ func (w *world) fail(t job.Task, class job.Class) {
 	on, run := w.workers[w.tasks[t]], w.run
 	delete(w.tasks, t)
 	w.mu.Unlock()
+	if on == nil {
+		return
+	}
 	on.report(job.TaskChanged{Run: run, Task: t, State: job.TaskFailed, Failure: &job.Failure{Class: class, Message: "boom"}})
 	synctest.Wait()
 }

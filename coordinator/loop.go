@@ -257,9 +257,10 @@ func (l *jobLoop) loadManifest(ctx context.Context, key string) (*snapshot.Manif
 	return m, err
 }
 
-// passing tells an error of a store that may pass from one that will not.
+// passing tells an error of a store that may pass from one that will not. Missing rights are given back by
+// people, and the checkpoint is as good as before.
 func passing(err error) bool {
-	return blob.IsTransient(err) || errors.Is(err, context.DeadlineExceeded)
+	return blob.IsTransient(err) || errors.Is(err, blob.ErrDenied) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // arm sets the timer to what the machines want next.
