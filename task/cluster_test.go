@@ -43,7 +43,7 @@ func backends(name string) (statebackend.Factory, error) {
 
 // cluster is a few workers and a coordinator of the simplest kind, driven by the test.
 type cluster struct {
-	t       *testing.T
+	t       testing.TB
 	prog    stream.Program
 	blob    blob.Store
 	workers []*worker
@@ -71,7 +71,7 @@ type worker struct {
 	dialer *xgrpc.Dialer
 }
 
-func newCluster(t *testing.T, workers int, p stream.Program, s job.Settings) *cluster {
+func newCluster(t testing.TB, workers int, p stream.Program, s job.Settings) *cluster {
 	t.Helper()
 	c := &cluster{t: t, prog: p, blob: mem.New("test"), reports: make(chan job.Report, 1<<16)}
 	for i := range workers {
@@ -127,8 +127,15 @@ func (c *cluster) close() {
 
 func (c *cluster) run() job.Run { return job.Run{Job: "job", Attempt: c.attempt} }
 
-// deploy starts a new attempt from the newest committed checkpoint and waits until it runs.
+// deploy starts a new attempt from the newest committed checkpoint.
 func (c *cluster) deploy(parallelism int) {
+	c.t.Helper()
+	c.deployOnly(parallelism)
+	c.all(job.Start{Run: c.run()})
+}
+
+// deployOnly deploys an attempt and waits until it is ready.
+func (c *cluster) deployOnly(parallelism int) {
 	c.t.Helper()
 	c.attempt++
 	c.spec.Settings.Parallelism = parallelism
@@ -150,7 +157,6 @@ func (c *cluster) deploy(parallelism int) {
 		w.m.Handle(job.Deploy{Run: c.run(), Spec: c.spec, Placements: places, Tasks: on[w.id], Restore: c.committed})
 	}
 	c.until("ready", func() bool { return c.count(job.TaskReady) == len(c.plan.Tasks()) })
-	c.all(job.Start{Run: c.run()})
 }
 
 func (c *cluster) all(cmd job.Command) {
@@ -213,7 +219,7 @@ func (c *cluster) readersDone(t job.Task) {
 // until handles reports until cond holds; a failed task ends the test.
 func (c *cluster) until(what string, cond func() bool) {
 	c.t.Helper()
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(time.Minute)
 	for !cond() {
 		select {
 		case r := <-c.reports:
