@@ -1,0 +1,210 @@
+package segment_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/zeebo/xxh3"
+	"pgregory.net/rapid"
+
+	"github.com/cairnstream/cairn/job"
+	"github.com/cairnstream/cairn/statebackend"
+	"github.com/cairnstream/cairn/statebackend/segment"
+)
+
+type run struct {
+	group   int
+	entries int64
+	data    []byte
+}
+
+func write(t testing.TB, d segment.Descriptor, runs []run) ([]byte, segment.Summary) {
+	t.Helper()
+	var out bytes.Buffer
+	w := segment.NewWriter(&out, d)
+	for _, r := range runs {
+		if err := w.Add(r.group, r.entries, r.data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sum, err := w.Finish()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum.Length != int64(out.Len()) {
+		t.Fatalf("length is %d, says %d", out.Len(), sum.Length)
+	}
+	return out.Bytes(), sum
+}
+
+// read gives the runs of the groups, by reading the tail and then the blocks alone.
+func read(data []byte, groups job.GroupRange) ([]run, *segment.Index, error) {
+	n := int64(min(len(data), 20))
+	var ix *segment.Index
+	for ix == nil {
+		var need int64
+		var err error
+		ix, need, err = segment.ParseTail(data[int64(len(data))-n:], int64(len(data)))
+		if err != nil {
+			return nil, nil, err
+		}
+		if ix == nil && need <= n {
+			return nil, nil, errors.New("no progress")
+		}
+		n = need
+	}
+	var out []run
+	var buf []byte
+	for _, b := range ix.Overlapping(groups) {
+		raw, err := b.Decode(data[b.Offset:b.Offset+b.Stored], buf)
+		if err != nil {
+			return nil, nil, err
+		}
+		err = b.Runs(raw, func(g int, n int64, d []byte) error {
+			if groups.Contains(g) {
+				out = append(out, run{g, n, slices.Clone(d)})
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return out, ix, nil
+}
+
+func TestSegment(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		k := rapid.IntRange(1, 60).Draw(rt, "k")
+		d := segment.Descriptor{Operator: "sum", State: "counts", Key: "int64", Value: "int64", K: k, First: 0, Last: k - 1, Checkpoint: 3}
+		seed := rapid.Uint64().Draw(rt, "seed")
+		noise := rapid.Bool().Draw(rt, "noise")
+		var runs []run
+		for g := range k {
+			for range rapid.IntRange(0, 2).Draw(rt, "runs") {
+				b := make([]byte, rapid.IntRange(0, 60_000).Draw(rt, "bytes"))
+				if noise {
+					r := rand.New(rand.NewPCG(seed, uint64(len(runs))))
+					for i := range b {
+						b[i] = byte(r.Uint32())
+					}
+				}
+				runs = append(runs, run{g, int64(len(b)/8 + 1), b})
+			}
+		}
+		data, sum := write(t, d, runs)
+		first := rapid.IntRange(0, k-1).Draw(rt, "first")
+		groups := job.GroupRange{First: first, Last: rapid.IntRange(first, k-1).Draw(rt, "last")}
+		got, ix, err := read(data, groups)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if ix.Descriptor != d || ix.Hash != sum.Index || ix.Entries != sum.Entries {
+			rt.Fatalf("index %+v, summary %+v", ix, sum)
+		}
+		want := slices.DeleteFunc(runs, func(r run) bool { return !groups.Contains(r.group) })
+		if !slices.EqualFunc(got, want, func(a, b run) bool {
+			return a.group == b.group && a.entries == b.entries && bytes.Equal(a.data, b.data)
+		}) {
+			rt.Fatalf("%d runs read, want %d", len(got), len(want))
+		}
+	})
+}
+
+func small(t testing.TB) []byte {
+	data, _ := write(t, segment.Descriptor{State: "counts", K: 4, First: 0, Last: 3}, []run{{0, 2, []byte("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa")}, {3, 1, []byte("b")}})
+	return data
+}
+
+func TestDamage(t *testing.T) {
+	data := small(t)
+	all := job.GroupRange{First: 0, Last: 3}
+	for at := range data {
+		bad := slices.Clone(data)
+		bad[at] ^= 0x20
+		if _, _, err := read(bad, all); err == nil && at >= 9 || err != nil && !errors.Is(err, statebackend.ErrCorrupt) {
+			t.Errorf("byte %d of %d changed: %v", at, len(data), err)
+		}
+		if _, _, err := read(data[:at], all); !errors.Is(err, statebackend.ErrCorrupt) {
+			t.Errorf("cut after %d bytes: %v", at, err)
+		}
+	}
+}
+
+func TestWriterRefuses(t *testing.T) {
+	w := segment.NewWriter(&bytes.Buffer{}, segment.Descriptor{K: 10, First: 2, Last: 5})
+	for _, g := range []int{1, 6} {
+		if err := w.Add(g, 1, []byte("x")); err == nil {
+			t.Errorf("group %d is accepted", g)
+		}
+	}
+	if err := w.Add(4, 1, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Add(3, 1, []byte("x")); err == nil {
+		t.Error("a group out of order is accepted")
+	}
+	if err := w.Add(4, 1, make([]byte, segment.MaxBlock)); !errors.Is(err, segment.ErrTooLarge) {
+		t.Errorf("too large an entry: %v", err)
+	}
+	if err := w.Add(5, 1, make([]byte, segment.MaxBlock-100)); err != nil {
+		t.Errorf("an entry just below the limit: %v", err)
+	}
+}
+
+// FuzzTail feeds bytes, and bytes behind a footer that is right for them, to the parser of indexes, and
+// follows the index into the bytes.
+func FuzzTail(f *testing.F) {
+	data := small(f)
+	f.Add(data)
+	n := binary.LittleEndian.Uint32(data[len(data)-28:])
+	f.Add(data[:len(data)-28])
+	f.Add(data[len(data)-28-int(n) : len(data)-28])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, _, _ = read(data, job.GroupRange{First: 0, Last: 3})
+		// As a trailer of its own, behind a head and one block's worth of zeros.
+		sum := xxh3.Hash128(data).Bytes()
+		framed := slices.Concat([]byte("CAIRNSEG\x01"), make([]byte, 50), data, binary.LittleEndian.AppendUint32(nil, uint32(len(data))), sum[:], []byte("CAIRNEND"))
+		_, ix, err := read(framed, job.GroupRange{First: 0, Last: 3})
+		if err == nil && ix == nil {
+			t.Error("neither an index nor an error")
+		}
+		runtime.ReadMemStats(&after)
+		if used := after.TotalAlloc - before.TotalAlloc; used > 256<<20 {
+			t.Errorf("%d bytes allocated for %d", used, len(data))
+		}
+	})
+}
+
+// FuzzRuns feeds bytes to the reader of a block's runs.
+func FuzzRuns(f *testing.F) {
+	f.Add([]byte{0, 2, 3, 'a', 'b', 'c', 3, 1, 0}, int64(3))
+	f.Fuzz(func(t *testing.T, raw []byte, entries int64) {
+		b := segment.Block{First: 0, Last: 3, Entries: entries, Raw: int64(len(raw)), Stored: int64(len(raw)), Hash: xxh3.Hash(raw)}
+		data, err := b.Decode(raw, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var n int64
+		err = b.Runs(data, func(g int, k int64, d []byte) error {
+			if g < 0 || g > 3 {
+				return fmt.Errorf("group %d", g)
+			}
+			n += k
+			return nil
+		})
+		if err == nil && n != entries {
+			t.Errorf("%d entries of %d", n, entries)
+		}
+		b.Zstd = true
+		_, _ = b.Decode(raw, nil)
+	})
+}
