@@ -37,15 +37,25 @@ func (a GiveUp) String() string  { return fmt.Sprintf("give up %v: %s", a.Checkp
 // coordinator has a few in flight, and their ids only grow.
 const maxAborted = 128
 
+const (
+	abortedReason   = "aborted by the coordinator"
+	cancelledReason = "cancelled upstream"
+)
+
 // Machine is the barrier state of one subtask. The subtask's goroutine owns it.
 //
 // In exactly-once mode a channel that delivered the barrier is blocked until the others have too.
 // In at-least-once mode nothing is blocked: the records behind the barrier on a fast channel are
 // in the snapshot as well. The mode comes with the barrier.
+//
+// A channel delivers barriers and cancel-barriers in ascending order of their ids, so one that has
+// delivered an id will not deliver a lower one. Capture and GiveUp keep that order, at most one of
+// them for each id, because they become the barriers and cancel-barriers of the outputs: while an
+// older checkpoint is still coming, in at-least-once mode, a newer one waits for its end.
 type Machine struct {
 	channels []channel
-	open     int // Channels that are not closed.
-	pending  []*pending
+	open     int                // Channels that are not closed.
+	pending  []*pending         // Ascending, all above done.
 	done     job.CheckpointID   // Newest that was captured or given up. Older barriers are late.
 	aborted  []job.CheckpointID // Aborted before their barrier came, ascending, all above done.
 }
@@ -56,12 +66,13 @@ type channel struct {
 	newest  job.CheckpointID // Newest barrier or cancel-barrier that came.
 }
 
-// pending is a checkpoint whose barrier has come on some channels. There is at most one in
-// exactly-once mode, since they are blocked.
+// pending is a checkpoint that is known from some channels. There is at most one in exactly-once
+// mode, since they are blocked.
 type pending struct {
 	barrier record.Control
 	arrived []bool
-	missing int // Open channels that have not delivered it.
+	missing int    // Open channels that have not delivered it.
+	lost    string // Why it will be given up, as soon as no older one waits; empty if it will not.
 }
 
 // New makes the machine of a subtask with n input channels.
@@ -71,53 +82,37 @@ func New(n int) *Machine {
 
 // Barrier takes a barrier that came on channel ch.
 func (m *Machine) Barrier(ch int, c record.Control) []Action {
-	k := &m.channels[ch]
-	if k.closed || c.Checkpoint <= k.newest {
-		return nil // Repeated.
+	id := c.Checkpoint
+	if !m.advance(ch, id) {
+		return nil
 	}
-	k.newest = c.Checkpoint
-	if c.Checkpoint <= m.done {
-		return nil // Late: it was given up, or overtaken.
+	p := m.at(c)
+	if m.takeAborted(id) {
+		p.lose(abortedReason)
 	}
-	if m.takeAborted(c.Checkpoint) {
-		return m.giveUpTo(c.Checkpoint, "aborted by the coordinator")
-	}
-	p := m.find(c.Checkpoint)
-	var out []Action
-	if p == nil {
-		// In exactly-once mode a newer barrier shows that the older one will not come on this
-		// channel any more.
-		if c.Mode != job.AtLeastOnce && len(m.pending) > 0 {
-			if last := m.pending[len(m.pending)-1]; last.barrier.Checkpoint < c.Checkpoint {
-				out = append(out, m.giveUpTo(last.barrier.Checkpoint, fmt.Sprintf("overtaken by %v", c.Checkpoint))...)
-			}
+	for i, k := range m.channels {
+		if k.newest > id && !p.arrived[i] { // It will not come there any more.
+			p.lose(fmt.Sprintf("overtaken by %v", k.newest))
 		}
-		p = m.insert(c)
 	}
 	p.arrived[ch] = true
 	p.missing--
-	if p.missing > 0 {
-		if c.Mode != job.AtLeastOnce {
-			k.blocked = true
-			out = append(out, Block{ch})
-		}
-		return out
+	out := m.settle()
+	if p.lost == "" && p.missing > 0 && c.Mode != job.AtLeastOnce {
+		m.channels[ch].blocked = true
+		out = append(out, Block{ch})
 	}
-	return append(out, m.capture(p)...)
+	return out
 }
 
 // Cancel takes a cancel-barrier that came on channel ch.
 func (m *Machine) Cancel(ch int, id job.CheckpointID) []Action {
-	k := &m.channels[ch]
-	if k.closed || id <= k.newest {
-		return nil
-	}
-	k.newest = id
-	if id <= m.done {
+	if !m.advance(ch, id) {
 		return nil
 	}
 	m.takeAborted(id)
-	return m.giveUpTo(id, "cancelled upstream")
+	m.at(record.Control{Kind: record.Barrier, Checkpoint: id}).lose(cancelledReason)
+	return m.settle()
 }
 
 // Abort takes the coordinator's word that a checkpoint will never complete. If its barrier has not
@@ -126,8 +121,9 @@ func (m *Machine) Abort(id job.CheckpointID) []Action {
 	if id <= m.done {
 		return nil
 	}
-	if m.find(id) != nil {
-		return m.giveUp(id, "aborted by the coordinator")
+	if p := m.find(id); p != nil {
+		p.lose(abortedReason)
+		return m.settle()
 	}
 	i, found := slices.BinarySearch(m.aborted, id)
 	if found {
@@ -135,7 +131,7 @@ func (m *Machine) Abort(id job.CheckpointID) []Action {
 	}
 	m.aborted = slices.Insert(m.aborted, i, id)
 	if len(m.aborted) > maxAborted {
-		m.aborted = m.aborted[1:]
+		m.aborted = slices.Delete(m.aborted, 0, 1)
 	}
 	return nil
 }
@@ -148,16 +144,12 @@ func (m *Machine) Close(ch int) []Action {
 	}
 	k.closed = true
 	m.open--
-	var out []Action
-	for _, p := range slices.Clone(m.pending) {
-		if p.arrived[ch] {
-			continue
-		}
-		if p.missing--; p.missing == 0 {
-			out = append(out, m.capture(p)...)
+	for _, p := range m.pending {
+		if !p.arrived[ch] {
+			p.missing--
 		}
 	}
-	return out
+	return m.settle()
 }
 
 // Trigger takes a barrier that enters here: a subtask without input channels captures at once.
@@ -165,12 +157,41 @@ func (m *Machine) Trigger(c record.Control) []Action {
 	if c.Checkpoint <= m.done {
 		return nil
 	}
-	m.done = c.Checkpoint
+	p := m.at(c)
 	if m.takeAborted(c.Checkpoint) {
-		return []Action{GiveUp{c.Checkpoint, "aborted by the coordinator"}}
+		p.lose(abortedReason)
 	}
-	m.forgetAborted()
-	return []Action{Capture{c}}
+	return m.settle()
+}
+
+// advance notes that channel ch delivered something of checkpoint id; older ones that it has not
+// delivered are lost. It tells whether that is news: id is neither repeated nor late.
+func (m *Machine) advance(ch int, id job.CheckpointID) bool {
+	k := &m.channels[ch]
+	if k.closed || id <= k.newest {
+		return false
+	}
+	k.newest = id
+	for _, p := range m.pending {
+		if p.barrier.Checkpoint < id && !p.arrived[ch] {
+			p.lose(fmt.Sprintf("overtaken by %v", id))
+		}
+	}
+	return id > m.done
+}
+
+// at returns the pending checkpoint of c, a new one if there is none.
+func (m *Machine) at(c record.Control) *pending {
+	if p := m.find(c.Checkpoint); p != nil {
+		return p
+	}
+	p := &pending{barrier: c, arrived: make([]bool, len(m.channels)), missing: m.open}
+	i := len(m.pending)
+	for i > 0 && m.pending[i-1].barrier.Checkpoint > c.Checkpoint {
+		i--
+	}
+	m.pending = slices.Insert(m.pending, i, p)
+	return p
 }
 
 func (m *Machine) find(id job.CheckpointID) *pending {
@@ -182,58 +203,32 @@ func (m *Machine) find(id job.CheckpointID) *pending {
 	return nil
 }
 
-func (m *Machine) insert(c record.Control) *pending {
-	p := &pending{barrier: c, arrived: make([]bool, len(m.channels)), missing: m.open}
-	i := len(m.pending)
-	for i > 0 && m.pending[i-1].barrier.Checkpoint > c.Checkpoint {
-		i--
+// lose decides that p is given up. The first reason stays.
+func (p *pending) lose(reason string) {
+	if p.lost == "" {
+		p.lost = reason
 	}
-	m.pending = slices.Insert(m.pending, i, p)
-	return p
 }
 
-// capture completes p. Older checkpoints that still wait are given up: their barriers will be late.
-func (m *Machine) capture(p *pending) []Action {
-	id := p.barrier.Checkpoint
+// settle ends the pending checkpoints that can be ended, oldest first, and frees the channels that
+// they held.
+func (m *Machine) settle() []Action {
 	var out []Action
-	for len(m.pending) > 0 && m.pending[0].barrier.Checkpoint < id {
-		old := m.pending[0].barrier.Checkpoint
-		out = append(out, GiveUp{old, fmt.Sprintf("overtaken by %v", id)})
-		m.pending = m.pending[1:]
+	for len(m.pending) > 0 {
+		p := m.pending[0]
+		switch {
+		case p.lost != "":
+			out = append(out, GiveUp{p.barrier.Checkpoint, p.lost})
+		case p.missing == 0:
+			out = append(out, Capture{p.barrier})
+		default:
+			return append(out, m.unblock()...)
+		}
+		m.done = p.barrier.Checkpoint
+		m.pending = slices.Delete(m.pending, 0, 1)
+		m.forgetAborted()
 	}
-	m.pending = slices.DeleteFunc(m.pending, func(q *pending) bool { return q == p })
-	m.done = id
-	m.forgetAborted()
-	out = append(out, Capture{p.barrier})
 	return append(out, m.unblock()...)
-}
-
-// giveUpTo gives up checkpoint id and all that are older.
-func (m *Machine) giveUpTo(id job.CheckpointID, reason string) []Action {
-	var out []Action
-	for len(m.pending) > 0 && m.pending[0].barrier.Checkpoint < id {
-		old := m.pending[0].barrier.Checkpoint
-		out = append(out, GiveUp{old, fmt.Sprintf("overtaken by %v", id)})
-		m.pending = m.pending[1:]
-	}
-	m.pending = slices.DeleteFunc(m.pending, func(q *pending) bool { return q.barrier.Checkpoint == id })
-	m.done = max(m.done, id)
-	m.forgetAborted()
-	out = append(out, GiveUp{id, reason})
-	return append(out, m.unblock()...)
-}
-
-// giveUp gives up checkpoint id alone. Older ones in at-least-once mode go on.
-func (m *Machine) giveUp(id job.CheckpointID, reason string) []Action {
-	if m.pending[0].barrier.Checkpoint == id {
-		return m.giveUpTo(id, reason)
-	}
-	m.pending = slices.DeleteFunc(m.pending, func(q *pending) bool { return q.barrier.Checkpoint == id })
-	i, found := slices.BinarySearch(m.aborted, id)
-	if !found {
-		m.aborted = slices.Insert(m.aborted, i, id) // Its barrier still comes on other channels.
-	}
-	return append([]Action{GiveUp{id, reason}}, m.unblock()...)
 }
 
 // unblock frees the channels that no pending exactly-once checkpoint holds.
@@ -251,7 +246,7 @@ func (m *Machine) unblock() []Action {
 
 func (m *Machine) holds(ch int) bool {
 	for _, p := range m.pending {
-		if p.barrier.Mode != job.AtLeastOnce && p.arrived[ch] {
+		if p.lost == "" && p.barrier.Mode != job.AtLeastOnce && p.arrived[ch] {
 			return true
 		}
 	}
@@ -268,7 +263,7 @@ func (m *Machine) takeAborted(id job.CheckpointID) bool {
 
 func (m *Machine) forgetAborted() {
 	i, _ := slices.BinarySearch(m.aborted, m.done+1)
-	m.aborted = m.aborted[i:]
+	m.aborted = slices.Delete(m.aborted, 0, i)
 }
 
 // String shows the whole state.
@@ -276,6 +271,10 @@ func (m *Machine) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "done=%v", m.done)
 	for _, p := range m.pending {
+		if p.lost != "" {
+			fmt.Fprintf(&b, " %v(lost)", p.barrier.Checkpoint)
+			continue
+		}
 		fmt.Fprintf(&b, " %v(%s missing=%d)", p.barrier.Checkpoint, p.barrier.Mode, p.missing)
 	}
 	var blocked, closed []int
