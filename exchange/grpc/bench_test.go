@@ -133,6 +133,7 @@ func BenchmarkShardedThroughput(b *testing.B) {
 			e := benchEdge((b.N+3)/4, true)
 			r := e.Register(p.dir)
 			done := make(chan exchangetest.Sum, 1)
+			cpu := cpuTime()
 			b.ResetTimer()
 			go func() {
 				sum, _ := r.Run(context.Background())
@@ -146,6 +147,7 @@ func BenchmarkShardedThroughput(b *testing.B) {
 				b.Fatalf("received %+v of %+v", got, sent)
 			}
 			b.ReportMetric(float64(sent.Records)/b.Elapsed().Seconds()/1e6, "Mrecords/s")
+			b.ReportMetric(float64(cpuTime()-cpu)/float64(sent.Records), "cpu-ns/record")
 		})
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	ggrpc "google.golang.org/grpc"
 
 	"github.com/cairnstream/cairn/codec"
 	"github.com/cairnstream/cairn/exchange"
@@ -140,12 +140,65 @@ func TestDialFails(t *testing.T) {
 	}
 }
 
+// The address may be that of a gRPC server of something else.
 func TestNotAnExchange(t *testing.T) {
-	p := newPeers(t, Options{})
-	other := newPeers(t, Options{})
-	other.grpc.Stop()
-	_, err := other.dialer.Dial(t.Context(), other.addr, p.run, job.Channel{}, loadFrames)
-	expectError(t, err, job.ClassInfrastructure, other.addr)
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := ggrpc.NewServer()
+	served := make(chan error, 1)
+	go func() { served <- g.Serve(lis) }()
+	d, err := NewDialer(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = d.Dial(t.Context(), lis.Addr().String(), job.Run{Job: "j", Attempt: 1}, job.Channel{}, loadFrames)
+	expectError(t, err, job.ClassInfrastructure, lis.Addr().String(), "unknown service", serviceName)
+	d.Close()
+	g.Stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+// Serve ends when its context does, with channels open.
+func TestServe(t *testing.T) {
+	dir := exchange.NewDirectory()
+	s, err := NewServer(dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx, lis) }()
+	d, err := NewDialer(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	g := exchange.NewGate([]record.Frames{loadFrames})
+	run := job.Run{Job: "j", Attempt: 1}
+	dir.Register(run, job.Channel{}, g.Port(0))
+	o, err := d.Dial(t.Context(), lis.Addr().String(), run, job.Channel{}, loadFrames)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	cancel()
+	select {
+	case err := <-served:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("Serve goes on")
+	}
+	expectError(t, sendError(t, o), job.ClassInfrastructure, "shutting down")
 }
 
 // The gate of a run that was removed is nobody's concern any more; that of a live run breaks.
@@ -184,15 +237,13 @@ func TestDialerClose(t *testing.T) {
 	p := newPeers(t, Options{})
 	g, o := p.open(t, 0, loadFrames)
 	ended, done := p.open(t, 1, loadFrames)
-	for _, o := range []exchange.Out{done} {
-		if err := o.Send(records(100)); err != nil {
-			t.Fatal(err)
-		}
-		if err := o.Control(record.Control{Kind: record.Close}); err != nil {
-			t.Fatal(err)
-		}
-		o.Close()
+	if err := done.Send(records(100)); err != nil {
+		t.Fatal(err)
 	}
+	if err := done.Control(record.Control{Kind: record.Close}); err != nil {
+		t.Fatal(err)
+	}
+	done.Close()
 	if b := mustPoll(t, ended).Batch; b.Len() != 100 {
 		t.Errorf("%d records", b.Len())
 	}
@@ -286,13 +337,14 @@ func TestLargeFrames(t *testing.T) {
 // The receiver holds no more than it granted, whatever the size of frames.
 func TestSmallFramesAreBoundedToo(t *testing.T) {
 	p := newPeers(t, Options{Window: 64 << 10})
-	g, o := p.open(t, 0, loadFrames)
 	var sent atomic.Int64
 	done := make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	p.dir.Register(p.run, job.Channel{To: 1}, exchange.NewGate([]record.Frames{loadFrames}).Port(0))
-	o, err := p.dialer.Dial(ctx, p.addr, p.run, job.Channel{To: 1}, loadFrames)
+	g := exchange.NewGate([]record.Frames{loadFrames})
+	defer g.Close()
+	p.dir.Register(p.run, job.Channel{}, g.Port(0))
+	o, err := p.dialer.Dial(ctx, p.addr, p.run, job.Channel{}, loadFrames)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +361,6 @@ func TestSmallFramesAreBoundedToo(t *testing.T) {
 	}
 	cancel()
 	<-done
-	_ = g
 }
 
 func TestMetrics(t *testing.T) {
@@ -414,9 +465,6 @@ func (p *proxy) copy(from, to net.Conn) {
 			}
 		}
 		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-			if errors.Is(err, io.EOF) {
-				return
-			}
 			return
 		}
 	}
@@ -454,7 +502,7 @@ func TestHalfOpenConnection(t *testing.T) {
 			_, err = poll(g)
 			expectError(t, err, job.ClassInfrastructure, "tm-sender", "e0:0>0")
 			receiver := time.Since(start)
-			if sender > 7*time.Second || receiver > 8*time.Second {
+			if sender > 12*time.Second || receiver > 12*time.Second { // 5 s on a machine with nothing else to do.
 				t.Errorf("noticed after %v by the sender and %v by the receiver", sender, receiver)
 			}
 		})
@@ -488,7 +536,7 @@ func TestReceiverKilled(t *testing.T) {
 	})
 	_, err = benchEdge(1_000_000_000, true).Send(t.Context(), d, addr)
 	expectError(t, err, job.ClassInfrastructure, addr, "channel e0:")
-	if took := time.Since(<-killed); took > 3*time.Second {
+	if took := time.Since(<-killed); took > 10*time.Second {
 		t.Errorf("noticed after %v", took)
 	}
 	_ = cmd.Wait()
