@@ -81,7 +81,7 @@ lint: fmt-check lint-go lint-proto ## formatting, golangci-lint, buf lint, buf b
 
 .PHONY: lint-go
 lint-go: tools-lint ## golangci-lint
-	$(STATIC) $(TOOL)/golangci-lint run --timeout 15m ./...
+	$(STATIC) $(TOOL)/golangci-lint run --allow-parallel-runners --timeout 15m ./...
 
 .PHONY: lint-proto
 lint-proto: tools-proto ## buf lint, and buf breaking against the last release or the branch's origin

@@ -13,8 +13,9 @@ type row struct {
 
 // layers is the architecture's table of packages. The most specific row that matches counts.
 var layers = []row{
-	{9, "cmd/...", nil},
+	{9, "cmd/...", []string{"examples/flights/flightsjob"}}, // the job of the demo
 	{9, "examples/...", nil},
+	{9, "examples/flights", []string{"examples/flights/flightsjob"}},
 	{9, "bench/...", []string{"bench/..."}},
 	{9, "test/e2e/...", []string{"test/e2e"}},
 	{9, "test/e2e", nil},
@@ -91,6 +92,7 @@ var layers = []row{
 	// What even level 0 stands on: language helpers that know nothing of streams.
 	{-1, "internal/invariant", nil},
 	{-1, "internal/group", nil},
+	{-1, "internal/proc", nil},
 	{-1, "internal/lint", nil},
 }
 
@@ -146,7 +148,7 @@ var doors = []door{
 	{"github.com/grpc-ecosystem", []string{"rpc", "web", "proto/cairn/v1"}, "the domain knows no transport"},
 	{"github.com/twmb/franz-go", []string{"connector/kafka"}, "connectors are optional"},
 	{"github.com/jackc/pgx", []string{"connector/postgres"}, "connectors are optional"},
-	{"github.com/spf13", []string{"", "cli"}, "only the command line touches flags"},
+	{"github.com/spf13", []string{"", "cli", "cmd/..."}, "only the command line touches flags"},
 
 	{module + "/proto/cairn/v1", []string{"rpc", "web", "exchange/grpc", "snapshot"}, "messages are translated at the edge"},
 
