@@ -238,24 +238,36 @@ func (m *Manager) Close(ctx context.Context) error {
 	}
 }
 
-// sendCounters reports the counters of every task about once a second.
+// Counters are sent once a second, and the first ones of a task as soon as it has any.
+const (
+	countersEvery = time.Second
+	countersFirst = 100 * time.Millisecond
+)
+
+// sendCounters is the goroutine that reports the counters of every task.
 func (m *Manager) sendCounters() {
-	tick := time.NewTicker(time.Second)
+	tick := time.NewTicker(countersFirst)
 	defer tick.Stop()
+	next := time.Now()
 	for {
+		var now time.Time
 		select {
 		case <-m.done:
 			return
-		case <-tick.C:
+		case now = <-tick.C:
+		}
+		all := !now.Before(next)
+		if all {
+			next = now.Add(countersEvery)
 		}
 		m.mu.Lock()
-		var all []*run
+		runs := make([]*run, 0, len(m.mu.runs))
 		for _, r := range m.mu.runs {
-			all = append(all, r)
+			runs = append(runs, r)
 		}
 		m.mu.Unlock()
-		for _, r := range all {
-			r.sendCounters()
+		for _, r := range runs {
+			r.sendCounters(all)
 		}
 	}
 }

@@ -139,21 +139,21 @@ func (r *run) place(t job.Task) (job.Placement, error) {
 	return job.Placement{}, fmt.Errorf("no placement for task %v", t)
 }
 
-// sendCounters reports the counters that changed.
-func (r *run) sendCounters() {
+// sendCounters reports the counters that changed, or only those of tasks that have reported none.
+func (r *run) sendCounters(all bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, t := range r.deploy.Tasks {
 		s := r.tasks[t]
-		if s.state.Load() == nil {
+		if s.state.Load() == nil || !all && r.mu.sent[t] != nil {
 			continue
 		}
 		now := s.counterValues()
-		r.mu.Lock()
-		same := maps.Equal(now, r.mu.sent[t])
-		r.mu.sent[t] = now
-		r.mu.Unlock()
-		if !same {
-			r.manager.report(job.Counters{Run: r.id, Task: t, Values: now})
+		if !all && now["records_in"] == 0 && now["records_out"] == 0 || maps.Equal(now, r.mu.sent[t]) {
+			continue
 		}
+		r.mu.sent[t] = now
+		r.manager.report(job.Counters{Run: r.id, Task: t, Values: now})
 	}
 }
 

@@ -82,7 +82,7 @@ func (s *subtask) main() {
 func (s *subtask) end(err error) {
 	switch {
 	case errors.Is(err, errFinished):
-		s.run.sendCounters()
+		s.run.sendCounters(true)
 		s.report(job.TaskFinished)
 	case errors.Is(err, errCancelled):
 	case s.ctx.Err() != nil && errors.Is(context.Cause(s.ctx), errCancelled):
