@@ -9,6 +9,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Kind says what an operator does. The coordinator treats Enumerator, Reader and Sink specially;
@@ -102,6 +104,10 @@ func (g Graph) Fingerprint() string {
 	ops := slices.Clone(g.Operators)
 	for i := range ops {
 		ops[i].Parallelism = 0
+		// An empty list and none are one thing, whatever way the graph took here.
+		if len(ops[i].Inputs) == 0 {
+			ops[i].Inputs = nil
+		}
 	}
 	b, err := json.Marshal(Graph{ops})
 	if err != nil {
@@ -176,8 +182,14 @@ func checkName(name string) string {
 	if len(name) > maxName {
 		return fmt.Sprintf("has %d bytes: the limit is %d", len(name), maxName)
 	}
+	if !utf8.ValidString(name) {
+		return "is not UTF-8"
+	}
+	if name == "." || name == ".." {
+		return "means a folder"
+	}
 	for _, r := range name {
-		if r == '/' || r < ' ' || r == 0x7f {
+		if r == '/' || unicode.IsControl(r) {
 			return "holds a '/' or a control character"
 		}
 	}

@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// ID identifies one submission of a job: 16 lower-case hexadecimal digits. It is used once.
+// ID identifies a job: 16 lower-case hexadecimal digits. It is used once: a job that was cancelled or
+// failed and goes on from its checkpoint keeps it, one that starts from nothing gets another.
 type ID string
 
 // Attempt counts the executions of one job. It grows at every restart and is durable before it
