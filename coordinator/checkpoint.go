@@ -78,10 +78,10 @@ func (l *jobLoop) doCheckpoint(a checkpoint.Action) {
 func (l *jobLoop) trigger(a checkpoint.Trigger) {
 	l.log.Info("checkpoint triggered", zap.Uint64("attempt", uint64(a.Attempt)), zap.Uint64("checkpoint", uint64(a.ID)), zap.Bool("final", a.Final))
 	l.triggered(a)
-	tasks := l.life.Tasks()
 	byWorker := map[job.WorkerID][]job.Task{}
 	for _, t := range a.To {
-		byWorker[tasks[t].Worker] = append(byWorker[tasks[t].Worker], t)
+		at, _ := l.life.Task(t)
+		byWorker[at.Worker] = append(byWorker[at.Worker], t)
 	}
 	for w, to := range byWorker {
 		l.c.send(w, job.Trigger{

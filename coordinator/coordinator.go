@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -41,7 +42,7 @@ type Options struct {
 	// SweepInterval is how often objects that nothing refers to are looked for; default 10 min. It is
 	// also done when a job begins or is taken over.
 	SweepInterval time.Duration
-	// Jitter gives numbers in [0, 1) to spread restarts; default: none.
+	// Jitter gives numbers in [0, 1) to spread restarts; default: random ones.
 	Jitter func() float64
 	// NewID makes job ids; default: random.
 	NewID func() job.ID
@@ -65,6 +66,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.SweepInterval == 0 {
 		o.SweepInterval = 10 * time.Minute
+	}
+	if o.Jitter == nil {
+		o.Jitter = rand.Float64
 	}
 	if o.NewID == nil {
 		o.NewID = randomID
@@ -129,15 +133,12 @@ func New(ctx context.Context, opt Options) (*Coordinator, error) {
 	c.metrics = metrics
 	c.mu.names = names
 	c.g = group.New(context.WithoutCancel(ctx))
+	c.g.Go("leadership", c.watchLeadership)
 	for _, r := range all {
 		if err := c.adopt(r, true); err != nil {
-			c.g.Cancel(nil)
-			_ = c.g.Wait()
-			c.metrics.unregister()
-			return nil, err
+			break // It has stopped already.
 		}
 	}
-	c.g.Go("leadership", c.watchLeadership)
 	c.g.Go("heartbeats", c.countHeartbeats)
 	go func() {
 		if err := c.g.Wait(); err != nil && !errors.Is(err, errNotLeader) {
@@ -213,7 +214,10 @@ func (c *Coordinator) stopped() {
 func (c *Coordinator) adopt(r *jobRecord, found bool) error {
 	e, l, err := c.newJob(r, found)
 	if err != nil {
-		return fmt.Errorf("job %s (%s): %w", r.id, r.submission.Name, err)
+		// One that this version cannot run must not keep the others from running. Its record is left
+		// alone, so that its name and its checkpoints stay its own.
+		c.log.Error("job on record cannot be run by this version", zap.String("job", string(r.id)), zap.String("name", r.submission.Name), zap.Error(err))
+		e, l = unusable(r, err), nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -229,6 +233,15 @@ func (c *Coordinator) adopt(r *jobRecord, found bool) error {
 		c.g.Go("job "+string(r.id)+": deletions", l.deletions.run)
 	}
 	return nil
+}
+
+// unusable shows a job that cannot be run.
+func unusable(r *jobRecord, err error) *entry {
+	e := newEntry(r.id)
+	j := Job{ID: r.id, Name: r.submission.Name, Program: r.spec.Program, Version: r.spec.Version, State: JobFailed,
+		Reason: "this version cannot run it: " + err.Error(), Attempt: r.attempt.Attempt, Submitted: r.submission.Submitted, Checkpoint: r.newest()}
+	e.publish(view{detail: JobDetail{Job: j, Spec: r.spec}})
+	return e
 }
 
 // entry is what everybody may see of a job. Its loop replaces view; nobody changes what is in it.

@@ -620,7 +620,7 @@ func TestRandomLife(t *testing.T) {
 		var attempt job.Attempt
 		var newest job.CheckpointID
 		workers := 2
-		for range 400 {
+		for range 200 {
 			w.sleep(time.Duration(r.IntN(2000)) * time.Millisecond)
 			switch r.IntN(20) {
 			case 0:

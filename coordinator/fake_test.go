@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
 
 	"github.com/cairnstream/cairn/blob"
@@ -77,8 +78,12 @@ func (w *world) takeOver() {
 		w.t.Fatal(err)
 	}
 	w.lead = lead
+	log := zap.NewNop()
+	if testing.Verbose() {
+		log = zaptest.NewLogger(w.t)
+	}
 	w.c, err = New(context.Background(), Options{
-		Cluster: cluster, Store: w.store, Leadership: lead, Blob: w.blob, Log: zaptest.NewLogger(w.t), Metrics: w.reg,
+		Cluster: cluster, Store: w.store, Leadership: lead, Blob: w.blob, Log: log, Metrics: w.reg,
 		NewID: func() job.ID { w.ids++; return job.ID(fmt.Sprintf("%016x", w.ids)) },
 	})
 	if err != nil {

@@ -35,7 +35,6 @@ func (l *jobLoop) doLife(a lifecycle.Action) {
 	case lifecycle.AllRunning:
 		l.allRunning(a)
 	case lifecycle.Halted:
-		l.halted()
 		l.later(func() { l.stepCheckpoint(checkpoint.Stopped{Attempt: a.Attempt}) })
 	case lifecycle.CancelTasks:
 		for _, w := range a.Workers {
@@ -156,6 +155,7 @@ func (l *jobLoop) deploy(a lifecycle.Deploy) {
 		}
 		byWorker[p.Worker] = append(byWorker[p.Worker], p.Task)
 	}
+	l.nextAttempt()
 	l.restored = 0
 	if l.restore != nil {
 		l.restored = l.restore.Checkpoint

@@ -362,7 +362,7 @@ func (l *jobLoop) reported(m reported) {
 		l.stepCheckpoint(checkpoint.Declined{Attempt: r.Attempt, ID: r.Checkpoint, Task: r.Task, Failure: f})
 	case job.Mail:
 		if l.life.Live() {
-			if to, ok := l.life.Tasks()[r.To]; ok {
+			if to, ok := l.life.Task(r.To); ok {
 				l.c.send(to.Worker, job.Deliver{Run: r.Run, To: r.To, From: r.From, Body: r.Body})
 			}
 		}

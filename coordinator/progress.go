@@ -102,8 +102,9 @@ func (l *jobLoop) count(r job.Counters) {
 	l.dirty = true
 }
 
-// halted adds the sums of the attempt that ends to those before.
-func (l *jobLoop) halted() {
+// nextAttempt adds the sums of the attempt before to those of all before it. Its tasks may report until
+// then.
+func (l *jobLoop) nextAttempt() {
 	l.base = l.totals()
 	clear(l.counters)
 }

@@ -48,7 +48,7 @@ type world struct {
 	cfg Config
 	m   *Machine
 	now time.Time
-	log []string
+	log []entry
 
 	attempt   job.Attempt
 	running   bool
@@ -105,7 +105,6 @@ func (w *world) newLeader() {
 	w.reserve, w.running = 0, false
 	w.tokens = map[Token]bool{}
 	w.completes = slices.Clone(w.published)
-	w.logf("new leader %+v", h)
 	w.m = New(w.cfg, h)
 	w.step(Due{})
 }
@@ -274,9 +273,9 @@ func (w *world) quiet() {
 }
 
 func (w *world) step(ev Event) {
-	w.logf("%v", ev)
+	w.note("", ev)
 	for _, a := range w.m.Step(w.now, ev) {
-		w.logf("  > %v", a)
+		w.note("  > ", a)
 		w.check(ev, a)
 	}
 	if n := len(w.m.Pending()); n > w.cfg.MaxConcurrent {
@@ -401,17 +400,23 @@ func (w *world) free(id job.CheckpointID, objects []string) {
 	}
 }
 
-func (w *world) logf(format string, args ...any) {
-	w.log = append(w.log, fmt.Sprintf(format, args...))
-	if len(w.log) > 60 {
-		w.log = w.log[len(w.log)-60:]
+// entry is formatted only when the test fails.
+type entry struct {
+	indent string
+	what   fmt.Stringer
+}
+
+func (w *world) note(indent string, what fmt.Stringer) {
+	if len(w.log) == 120 {
+		w.log = append(w.log[:0], w.log[60:]...)
 	}
+	w.log = append(w.log, entry{indent, what})
 }
 
 func (w *world) failf(format string, args ...any) {
 	w.t.Helper()
-	for _, l := range w.log {
-		w.t.Log(l)
+	for _, e := range w.log {
+		w.t.Logf("%s%v", e.indent, e.what)
 	}
 	w.t.Fatalf(format, args...)
 }

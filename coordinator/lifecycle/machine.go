@@ -143,6 +143,15 @@ func (m *Machine) Tasks() map[job.Task]TaskInfo {
 	return out
 }
 
+// Task is one of them.
+func (m *Machine) Task(t job.Task) (TaskInfo, bool) {
+	s := m.tasks[t]
+	if s == nil {
+		return TaskInfo{}, false
+	}
+	return TaskInfo{s.worker, s.state}, true
+}
+
 // TaskInfo is where one task is and how it stands.
 type TaskInfo struct {
 	Worker job.WorkerID

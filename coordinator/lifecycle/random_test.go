@@ -39,7 +39,7 @@ type world struct {
 	r     *rand.Rand
 	m     *Machine
 	now   time.Time
-	log   []string
+	log   []entry
 	steps int
 	jobs  int
 	ends  map[State]int
@@ -200,9 +200,9 @@ func (w *world) lose(id job.WorkerID) {
 
 func (w *world) step(ev Event) {
 	w.steps++
-	w.logf("%v", ev)
+	w.note("", ev)
 	for _, a := range w.m.Step(w.now, ev) {
-		w.logf("  > %v", a)
+		w.note("  > ", a)
 		w.check(a)
 	}
 	switch s := w.m.State(); s {
@@ -271,17 +271,23 @@ func (w *world) check(a Action) {
 	}
 }
 
-func (w *world) logf(format string, args ...any) {
-	w.log = append(w.log, fmt.Sprintf(format, args...))
-	if len(w.log) > 60 {
-		w.log = w.log[len(w.log)-60:]
+// entry is formatted only when the test fails.
+type entry struct {
+	indent string
+	what   fmt.Stringer
+}
+
+func (w *world) note(indent string, what fmt.Stringer) {
+	if len(w.log) == 120 {
+		w.log = append(w.log[:0], w.log[60:]...)
 	}
+	w.log = append(w.log, entry{indent, what})
 }
 
 func (w *world) failf(format string, args ...any) {
 	w.t.Helper()
-	for _, l := range w.log {
-		w.t.Log(l)
+	for _, e := range w.log {
+		w.t.Logf("%s%v", e.indent, e.what)
 	}
 	w.t.Fatalf(format, args...)
 }
