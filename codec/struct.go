@@ -78,7 +78,7 @@ func (c *structCodec[T]) Append(dst []byte, v *T) ([]byte, error) {
 }
 
 func (c *structCodec[T]) Decode(src []byte, v *T) (int, error) {
-	if c.dense && len(src) >= c.size && len(c.bools) == 0 {
+	if c.dense && len(src) >= c.size && badBool(src, c.bools) < 0 {
 		return copy(unsafe.Slice((*byte)(unsafe.Pointer(v)), c.size), src), nil
 	}
 	return c.decodeAt(src, 0, v)

@@ -97,7 +97,7 @@ func TestTimesKeepTheInstant(t *testing.T) {
 		if got := roundTrip(t, c, stamped{at}); !got.At.Equal(at) || got.At.Location() != time.UTC {
 			t.Errorf("%v became %v", at, got.At)
 		}
-		if got := roundTrip(t, Time(), at); got != at.UTC() {
+		if got := roundTrip(t, Time(), at); !got.Equal(at) || got.Location() != time.UTC {
 			t.Errorf("%v became %v", at, got)
 		}
 	}
@@ -114,7 +114,7 @@ type node struct {
 func TestStructRefusals(t *testing.T) {
 	type private struct {
 		A int
-		b int
+		b int //nolint:unused // It is there to be refused.
 	}
 	type outer struct {
 		In private
