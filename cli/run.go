@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cairnstream/cairn/coordinator"
+	"github.com/cairnstream/cairn/job"
+	"github.com/cairnstream/cairn/rpc"
+	"github.com/cairnstream/cairn/serve"
+)
+
+func (a *App) runCommand() *cobra.Command {
+	var r request
+	var s coordinator.Submission
+	var format string
+	c := serve.LocalConfig{Listen: "127.0.0.1:0", HTTP: serve.Off}
+	level := "error"
+	o := &options{}
+	o.jobFlags(&r)
+	o.text(&c.Dir, "dir", "DIR", "keep metadata and snapshots there, so that another run goes on from the newest checkpoint (default: a temporary one)").flag = true
+	o.yesNo(&s.Fresh, "fresh", "start from nothing, not from the newest checkpoint in --dir").flag = true
+	o.yesNo(&r.overwrite, "overwrite", "let sinks overwrite output that they do not know of").flag = true
+	o.number(&c.TaskManagers, "taskmanagers", "number of TaskManagers in this process (default 1)").flag = true
+	o.number(&c.Slots, "slots", "slots of each TaskManager (default: as many as the job needs)").flag = true
+	o.text(&c.HTTP, "http", "HOST:PORT", "/metrics, /healthz, /readyz of the run (default off)").flag = true
+	o.choice(&level, "log-level", "least level that is logged", logLevels...).flag = true
+	o.output(&format)
+	return a.command(&cobra.Command{
+		Use: "run NAME", Short: "runs a program on a cluster in this process until it ends; the exit code tells how",
+	}, o, func(ctx context.Context, args []string) error {
+		spec, err := a.spec(args[0], r)
+		if err != nil {
+			return err
+		}
+		p, err := job.NewPlan(spec.Graph, spec.Settings)
+		if err != nil {
+			return wrongInput(err)
+		}
+		c.TaskManagers = max(c.TaskManagers, 1)
+		if c.Slots == 0 {
+			c.Slots = (p.Slots() + c.TaskManagers - 1) / c.TaskManagers
+		}
+		c = c.WithDefaults()
+		if err := c.Validate(); err != nil {
+			return wrongInput(err)
+		}
+		s.Spec, s.Overwrite = spec, r.overwrite
+		c.Programs, c.Version, c.Log = a.Programs, Version, logger(a.Stderr, level)
+		c.InMemory = c.Dir == ""
+		defer a.deadline(ctx, c.ShutdownTimeout)()
+		d, err := a.runLocal(ctx, c, s)
+		if err != nil {
+			return err
+		}
+		return a.ended(d, format)
+	})
+}
+
+// runLocal runs a job on a cluster of its own.
+func (a *App) runLocal(ctx context.Context, c serve.LocalConfig, s coordinator.Submission) (d coordinator.JobDetail, err error) {
+	l, err := serve.StartLocal(ctx, c)
+	if err != nil {
+		return d, err
+	}
+	defer func() {
+		if serr := l.Stop(); err == nil {
+			err = serr
+		}
+	}()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-l.Failed():
+			cancel(errors.New("a part of the cluster has failed"))
+		case <-ctx.Done():
+		}
+	}()
+	jobs, err := rpc.NewClient(rpc.ClientConfig{JobManagers: []string{l.Address()}, ElectionPatience: time.Minute})
+	if err != nil {
+		return d, err
+	}
+	defer jobs.Close()
+
+	// Before there are slots, so that what an earlier run left behind does not begin to run.
+	id, err := a.begin(ctx, jobs, s)
+	if err != nil {
+		return d, causeOf(ctx, err)
+	}
+	if err := l.StartTaskManagers(); err != nil {
+		return d, err
+	}
+	d, err = a.follow(ctx, jobs, string(id))
+	if err != nil && ctx.Err() != nil && c.Dir != "" {
+		fmt.Fprintf(a.Stderr, "interrupted: run it again with --dir %s to go on\n", c.Dir)
+	}
+	return d, causeOf(ctx, err)
+}
+
+// begin submits a job, or finds the one that an earlier run on the same directory did not finish.
+func (a *App) begin(ctx context.Context, jobs rpc.Jobs, s coordinator.Submission) (job.ID, error) {
+	list, err := jobs.List(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, j := range list {
+		if j.Name != s.Spec.Name || j.State.Ended() {
+			continue
+		}
+		d, err := jobs.Get(ctx, string(j.ID))
+		if err != nil {
+			return "", err
+		}
+		if !s.Fresh && sameSpec(d.Spec, s.Spec) {
+			if j.Checkpoint > 0 {
+				fmt.Fprintf(a.Stderr, "job %q (%s) goes on from checkpoint %d of an earlier run (--fresh starts from nothing)\n", j.Name, j.ID, uint64(j.Checkpoint))
+			} else {
+				fmt.Fprintf(a.Stderr, "job %q (%s) of an earlier run had no checkpoint yet: it starts from nothing\n", j.Name, j.ID)
+			}
+			return j.ID, nil
+		}
+		if d.Spec.Settings.OnCancel == "delete" && !s.Fresh && j.Checkpoint > 0 {
+			return "", &codeError{code: Refused, err: fmt.Errorf(
+				"job %q of an earlier run has not ended, was started in another way, and its checkpoint.on-cancel is delete: run it as before to go on, or with --fresh to lose checkpoint %d",
+				j.Name, uint64(j.Checkpoint))}
+		}
+		if _, err := jobs.Cancel(ctx, string(j.ID)); err != nil {
+			return "", err
+		}
+		if err := jobs.Watch(ctx, string(j.ID), func(coordinator.JobDetail) error { return nil }); err != nil {
+			return "", err
+		}
+	}
+	res, err := jobs.Submit(ctx, s)
+	if err != nil {
+		return "", err
+	}
+	a.notes(res)
+	return res.Job.ID, nil
+}
+
+// sameSpec compares by content: an empty map and none are the same.
+func sameSpec(a, b job.Spec) bool {
+	norm := func(s job.Spec) job.Spec {
+		if len(s.Args) == 0 {
+			s.Args = nil
+		}
+		s.Graph = job.Graph{}
+		return s
+	}
+	return a.Graph.Fingerprint() == b.Graph.Fingerprint() && reflect.DeepEqual(norm(a), norm(b))
+}
+
+// causeOf says why ctx ended, if that is why there is an error.
+func causeOf(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
