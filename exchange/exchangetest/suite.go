@@ -78,7 +78,7 @@ func newGate(ports int) *exchange.Gate {
 	return exchange.NewGate(frames)
 }
 
-func connect(t *testing.T, tr Transport, ctx context.Context, from, to int, p *exchange.Port) exchange.Out {
+func connect(ctx context.Context, t *testing.T, tr Transport, from, to int, p *exchange.Port) exchange.Out {
 	t.Helper()
 	out, err := tr.Connect(ctx, job.Channel{From: from, To: to}, p)
 	if err != nil {
@@ -88,11 +88,11 @@ func connect(t *testing.T, tr Transport, ctx context.Context, from, to int, p *e
 	return out
 }
 
-func newChannel(t *testing.T, tr Transport, ctx context.Context) channel {
+func newChannel(ctx context.Context, t *testing.T, tr Transport) channel {
 	t.Helper()
 	g := newGate(1)
 	t.Cleanup(g.Close)
-	return channel{g, connect(t, tr, ctx, 0, 0, g.Port(0))}
+	return channel{g, connect(ctx, t, tr, 0, 0, g.Port(0))}
 }
 
 // batch makes a batch whose records say which one it is.
@@ -240,7 +240,7 @@ func wait(t *testing.T, done <-chan error) error {
 }
 
 func testOrder(t *testing.T, tr Transport) {
-	c := newChannel(t, tr, t.Context())
+	c := newChannel(t.Context(), t, tr)
 	const rounds = 300
 	done := make(chan error, 1)
 	go func() {
@@ -278,7 +278,7 @@ func testOrder(t *testing.T, tr Transport) {
 }
 
 func testContent(t *testing.T, tr Transport) {
-	c := newChannel(t, tr, t.Context())
+	c := newChannel(t.Context(), t, tr)
 	b := record.PoolOf[Record]().Get()
 	b.Mark(record.Watermark, 5)
 	b.Append(Record{Key: 1}, 10)
@@ -317,7 +317,7 @@ func testContent(t *testing.T, tr Transport) {
 
 func testBackpressure(t *testing.T, tr Transport) {
 	ctx, cancel := context.WithCancel(t.Context())
-	c := newChannel(t, tr, ctx)
+	c := newChannel(ctx, t, tr)
 	var sent counter
 	done := make(chan error, 1)
 	go func() { done <- flood(c.out, &sent) }()
@@ -336,7 +336,7 @@ func testBackpressure(t *testing.T, tr Transport) {
 }
 
 func testControlWithoutRoom(t *testing.T, tr Transport) {
-	c := newChannel(t, tr, t.Context())
+	c := newChannel(t.Context(), t, tr)
 	c.gate.Block(0)
 	sent := 0
 	for ; sent < max(1, tr.Window/2); sent++ {
@@ -369,7 +369,7 @@ func testControlWithoutRoom(t *testing.T, tr Transport) {
 
 // testBarrierBehindWait: a barrier behind data that waits for room neither overtakes it nor is lost.
 func testBarrierBehindWait(t *testing.T, tr Transport) {
-	c := newChannel(t, tr, t.Context())
+	c := newChannel(t.Context(), t, tr)
 	total := 3 * tr.Window
 	done := make(chan error, 1)
 	go func() {
@@ -406,9 +406,9 @@ func testIsolation(t *testing.T, tr Transport) {
 	stuck, gate := newGate(1), newGate(2)
 	t.Cleanup(stuck.Close)
 	t.Cleanup(gate.Close)
-	toStuck := connect(t, tr, ctx, 0, 0, stuck.Port(0))
-	toBlocked := connect(t, tr, ctx, 0, 1, gate.Port(0))
-	flowing := connect(t, tr, ctx, 1, 1, gate.Port(1))
+	toStuck := connect(ctx, t, tr, 0, 0, stuck.Port(0))
+	toBlocked := connect(ctx, t, tr, 0, 1, gate.Port(0))
+	flowing := connect(ctx, t, tr, 1, 1, gate.Port(1))
 	gate.Block(0)
 	var a, b counter
 	done := make(chan error, 3)
@@ -457,7 +457,7 @@ func testBlockInTurn(t *testing.T, tr Transport) {
 	done := make(chan error, ports)
 	total := 4 * tr.Window
 	for p := range ports {
-		out := connect(t, tr, t.Context(), p, 0, g.Port(p))
+		out := connect(t.Context(), t, tr, p, 0, g.Port(p))
 		go func() {
 			for n := range total {
 				if err := out.Send(batch(n, BatchRows)); err != nil {
@@ -498,7 +498,7 @@ func testBlockInTurn(t *testing.T, tr Transport) {
 }
 
 func testReceiverClosed(t *testing.T, tr Transport) {
-	c := newChannel(t, tr, t.Context())
+	c := newChannel(t.Context(), t, tr)
 	mustSend(t, c.out, batch(0, 1))
 	c.gate.Close()
 	var err error
@@ -514,7 +514,7 @@ func testReceiverClosed(t *testing.T, tr Transport) {
 }
 
 func testReceiverClosedWhileWaiting(t *testing.T, tr Transport) {
-	c := newChannel(t, tr, t.Context())
+	c := newChannel(t.Context(), t, tr)
 	var sent counter
 	done := make(chan error, 1)
 	go func() { done <- flood(c.out, &sent) }()
@@ -527,7 +527,7 @@ func testReceiverClosedWhileWaiting(t *testing.T, tr Transport) {
 
 func testContext(t *testing.T, tr Transport) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	c := newChannel(t, tr, ctx)
+	c := newChannel(ctx, t, tr)
 	mustSend(t, c.out, batch(0, 1))
 	reason := errors.New("the job was cancelled")
 	cancel(reason)
@@ -546,7 +546,7 @@ func testContext(t *testing.T, tr Transport) {
 
 func testContextWhileWaiting(t *testing.T, tr Transport) {
 	ctx, cancel := context.WithCancel(t.Context())
-	c := newChannel(t, tr, ctx)
+	c := newChannel(ctx, t, tr)
 	var sent counter
 	done := make(chan error, 1)
 	go func() { done <- flood(c.out, &sent) }()
@@ -570,7 +570,7 @@ func expectBroken(t *testing.T, err error, parts ...string) {
 }
 
 func testBroken(t *testing.T, tr Transport) {
-	c := newChannel(t, tr, t.Context())
+	c := newChannel(t.Context(), t, tr)
 	mustControl(t, c.out, record.Control{Kind: record.EndOfData})
 	c.out.Close()
 	c.out.Close()
@@ -585,7 +585,7 @@ func testBroken(t *testing.T, tr Transport) {
 
 func testCleanClose(t *testing.T, tr Transport) {
 	ctx, cancel := context.WithCancel(t.Context())
-	c := newChannel(t, tr, ctx)
+	c := newChannel(ctx, t, tr)
 	mustSend(t, c.out, batch(0, BatchRows))
 	mustControl(t, c.out, record.Control{Kind: record.Close})
 	c.out.Close()
@@ -606,7 +606,7 @@ func testKilled(t *testing.T, tr Transport) {
 	if tr.Kill == nil {
 		t.Skip("the sender cannot be lost alone")
 	}
-	c := newChannel(t, tr, t.Context())
+	c := newChannel(t.Context(), t, tr)
 	mustSend(t, c.out, batch(0, 1))
 	mustTake(t, c.gate).Batch.Release()
 	tr.Kill()
@@ -623,7 +623,7 @@ func testKilled(t *testing.T, tr Transport) {
 // testOwnership: a batch belongs to the transport from Send on, and what arrives belongs to the
 // receiver. Debug builds overwrite what was released, so a breach shows in the content.
 func testOwnership(t *testing.T, tr Transport) {
-	c := newChannel(t, tr, t.Context())
+	c := newChannel(t.Context(), t, tr)
 	const total = 400
 	done := make(chan error, 1)
 	go func() {
@@ -659,7 +659,7 @@ func testMany(t *testing.T, tr Transport) {
 		g := newGate(senders)
 		t.Cleanup(g.Close)
 		for from := range senders {
-			outs[from][to] = connect(t, tr, t.Context(), from, to, g.Port(from))
+			outs[from][to] = connect(t.Context(), t, tr, from, to, g.Port(from))
 		}
 		go func() { done <- takeRounds(g, senders, rounds) }()
 	}

@@ -173,7 +173,6 @@ func (d *Dialer) connect(addr string) (*conn, error) {
 		ggrpc.WithInitialConnWindowSize(connWindow),
 		ggrpc.WithReadBufferSize(socketBuffer),
 		ggrpc.WithWriteBufferSize(socketBuffer),
-		ggrpc.WithSharedWriteBuffer(true),
 	)
 	if err != nil {
 		return nil, err

@@ -101,6 +101,5 @@ func ServerOptions() []ggrpc.ServerOption {
 		ggrpc.InitialConnWindowSize(connWindow),
 		ggrpc.ReadBufferSize(socketBuffer),
 		ggrpc.WriteBufferSize(socketBuffer),
-		ggrpc.SharedWriteBuffer(true),
 	}
 }
