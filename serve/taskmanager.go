@@ -20,6 +20,7 @@ import (
 	"github.com/cairnstream/cairn/coordinator"
 	"github.com/cairnstream/cairn/exchange"
 	xgrpc "github.com/cairnstream/cairn/exchange/grpc"
+	"github.com/cairnstream/cairn/exchange/inproc"
 	"github.com/cairnstream/cairn/internal/group"
 	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/rpc"
@@ -239,7 +240,9 @@ func (tm *taskManager) build() error {
 	}
 	tm.server = rpc.NewDataServer(xgrpc.ServerOptions(), tm.exchange.Register)
 	tm.manager = task.NewManager(task.Config{
-		Info: tm.info, Programs: tm.cfg.Programs, Directory: dir, Dialer: tm.dialer, Backend: backend, Log: tm.log, TempDir: tm.dir,
+		Info: tm.info, Programs: tm.cfg.Programs, Directory: dir, Dialer: tm.dialer,
+		Local:   func(ctx context.Context, p *exchange.Port) exchange.Out { return inproc.Connect(ctx, p, inproc.Options{}) },
+		Backend: backend, Log: tm.log, TempDir: tm.dir,
 	})
 	tm.reg.MustRegister(tm.manager.Collector())
 	return nil

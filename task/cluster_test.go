@@ -16,6 +16,7 @@ import (
 	"github.com/cairnstream/cairn/blob/mem"
 	"github.com/cairnstream/cairn/exchange"
 	xgrpc "github.com/cairnstream/cairn/exchange/grpc"
+	"github.com/cairnstream/cairn/exchange/inproc"
 	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/operator"
 	"github.com/cairnstream/cairn/statebackend"
@@ -94,6 +95,7 @@ func newCluster(t testing.TB, workers int, p stream.Program, s job.Settings) *cl
 		go func() { _ = w.server.Serve(lis) }()
 		w.m = task.NewManager(task.Config{
 			Info: job.WorkerInfo{ID: w.id, Slots: 4, Data: w.addr}, Programs: programs{p}, Directory: dir, Dialer: w.dialer,
+			Local: func(ctx context.Context, p *exchange.Port) exchange.Out { return inproc.Connect(ctx, p, inproc.Options{}) },
 			Backend: backends, Log: zap.NewNop(), TempDir: t.TempDir(),
 		})
 		w.m.Attach(task.Session{Epoch: 1, Cluster: "test", Blob: c.blob, Report: func(r job.Report) { c.reports <- r }})

@@ -35,7 +35,9 @@ type Config struct {
 	Info      job.WorkerInfo
 	Programs  Programs
 	Directory *exchange.Directory
-	Dialer    exchange.Dialer
+	// Dialer opens channels to other workers, Local those to a port of this one.
+	Dialer exchange.Dialer
+	Local  func(ctx context.Context, p *exchange.Port) exchange.Out
 	// Backend returns the factory of a state backend by the name of the setting state.backend.
 	Backend func(name string) (statebackend.Factory, error)
 	Log     *zap.Logger

@@ -9,7 +9,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cairnstream/cairn/exchange"
-	"github.com/cairnstream/cairn/exchange/inproc"
 	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/operator"
 	"github.com/cairnstream/cairn/record"
@@ -293,7 +292,7 @@ func (s *subtask) dial(ch job.Channel, e job.PlanEdge, in operator.Input) (excha
 		if err != nil {
 			return nil, job.Errorf(job.ClassInfrastructure, "connect to %v: %w", to, err)
 		}
-		return inproc.Connect(s.ctx, port, inproc.Options{}), nil
+		return m.cfg.Local(s.ctx, port), nil
 	}
 	if in.Frames == nil {
 		return nil, job.Errorf(job.ClassRefused, "records from %q to %v cross to another TaskManager and cannot be encoded: %w", r.plan.Graph.Operators[e.FromOp].Name, to, in.NoCodec)
