@@ -241,7 +241,9 @@ func (tm *taskManager) build() error {
 	tm.server = rpc.NewDataServer(xgrpc.ServerOptions(), tm.exchange.Register)
 	tm.manager = task.NewManager(task.Config{
 		Info: tm.info, Programs: tm.cfg.Programs, Directory: dir, Dialer: tm.dialer,
-		Local:   func(ctx context.Context, p *exchange.Port) exchange.Out { return inproc.Connect(ctx, p, inproc.Options{}) },
+		Local: func(ctx context.Context, p *exchange.Port) exchange.Out {
+			return inproc.Connect(ctx, p, inproc.Options{})
+		},
 		Backend: backend, Log: tm.log, TempDir: tm.dir,
 	})
 	tm.reg.MustRegister(tm.manager.Collector())

@@ -95,7 +95,9 @@ func newCluster(t testing.TB, workers int, p stream.Program, s job.Settings) *cl
 		go func() { _ = w.server.Serve(lis) }()
 		w.m = task.NewManager(task.Config{
 			Info: job.WorkerInfo{ID: w.id, Slots: 4, Data: w.addr}, Programs: programs{p}, Directory: dir, Dialer: w.dialer,
-			Local: func(ctx context.Context, p *exchange.Port) exchange.Out { return inproc.Connect(ctx, p, inproc.Options{}) },
+			Local: func(ctx context.Context, p *exchange.Port) exchange.Out {
+				return inproc.Connect(ctx, p, inproc.Options{})
+			},
 			Backend: backends, Log: zap.NewNop(), TempDir: t.TempDir(),
 		})
 		w.m.Attach(task.Session{Epoch: 1, Cluster: "test", Blob: c.blob, Report: func(r job.Report) { c.reports <- r }})

@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -57,7 +59,8 @@ func Start(c Config) (*Process, error) {
 	p := &Process{Name: c.Name, log: log, done: make(chan struct{})}
 	p.cmd = exec.Command(c.Binary, append(c.Args, "--ports-file", ports)...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.Env = append(os.Environ(), c.Env...)
+	// What configures this process, or its tests, is not meant for the child.
+	p.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "CAIRN_") }), c.Env...)
 	// A child in a process group of its own is not hit by an interrupt from the terminal: its parent
 	// ends it, in order.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
