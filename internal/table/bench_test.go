@@ -3,6 +3,10 @@ package table_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"syscall"
 	"testing"
 	"time"
 
@@ -46,6 +50,17 @@ func draw(n, keys int) []drawn {
 	return out
 }
 
+// cpuTime is the CPU time of the process. Beside the time by the clock it tells what a busy machine hides.
+func cpuTime() time.Duration {
+	var r syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &r)
+	return time.Duration(r.Utime.Nano())
+}
+
+func reportCPU(b *testing.B, start time.Duration, ops int) {
+	b.ReportMetric(float64((cpuTime() - start).Nanoseconds())/float64(b.N)/float64(ops), "cpu-ns/op")
+}
+
 func BenchmarkUpsert(b *testing.B) {
 	for _, n := range []int{100, 10_000, 100_000, 1_000_000, 10_000_000} {
 		ks := draw(1<<20, n)
@@ -54,12 +69,15 @@ func BenchmarkUpsert(b *testing.B) {
 			fill(t, n)
 			b.ReportAllocs()
 			i := 0
+			start := cpuTime()
 			for b.Loop() {
 				d := &ks[i&(1<<20-1)]
 				v, _ := t.Upsert(d.hash, d.hash, &d.key)
 				*v++
 				i++
 			}
+			reportCPU(b, start, 1)
+			t.Close()
 		})
 		b.Run(fmt.Sprintf("gomap/%d", n), func(b *testing.B) {
 			m := make(map[int64]int64)
@@ -68,10 +86,12 @@ func BenchmarkUpsert(b *testing.B) {
 			}
 			b.ReportAllocs()
 			i := 0
+			start := cpuTime()
 			for b.Loop() {
 				m[ks[i&(1<<20-1)].key]++
 				i++
 			}
+			reportCPU(b, start, 1)
 		})
 	}
 }
@@ -122,6 +142,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 			fill(t, n)
 			var worst, total time.Duration
 			b.ReportAllocs()
+			start := cpuTime()
 			for b.Loop() {
 				var f *table.Frozen[int64, int64]
 				if frozen {
@@ -141,9 +162,41 @@ func BenchmarkCheckpoint(b *testing.B) {
 					}
 				}
 			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/update")
+			reportCPU(b, start, n)
 			b.ReportMetric(float64(worst.Microseconds()), "us-worst-merge")
 			b.ReportMetric(float64(total.Microseconds())/float64(b.N), "us-merge/snapshot")
 		})
 	}
+}
+
+// BenchmarkMemory is the memory of a key and what it does to the resident set.
+func BenchmarkMemory(b *testing.B) {
+	for _, n := range []int{720, 10_000, 100_000, 1_000_000, 2_000_000, 3_000_000, 5_000_000, 10_000_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			for b.Loop() {
+				debug.FreeOSMemory()
+				before := resident(b)
+				t := ints(2)
+				fill(t, n)
+				b.ReportMetric(float64(t.Bytes())/float64(n), "B/key")
+				b.ReportMetric(float64(resident(b)-before)/float64(n), "rss-B/key")
+				start := time.Now()
+				runtime.GC()
+				b.ReportMetric(float64(time.Since(start).Microseconds()), "us/gc")
+				t.Close()
+			}
+		})
+	}
+}
+
+func resident(b *testing.B) int64 {
+	data, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		b.Skip(err)
+	}
+	var size, pages int64
+	if _, err := fmt.Sscan(string(data), &size, &pages); err != nil {
+		b.Fatal(err)
+	}
+	return pages * int64(os.Getpagesize())
 }

@@ -17,15 +17,13 @@ func (t *Table[K, V]) Check() error {
 	for i := range t.groups {
 		g := &t.groups[i]
 		n := 0
-		if len(g.dir) != 1<<g.depth() {
-			return fmt.Errorf("group %d: directory of %d at depth %d", i, len(g.dir), g.depth())
-		}
-		for at := 0; at < len(g.dir); {
-			id := g.dir[at]
+		dir := g.entries()
+		for at := 0; at < len(dir); {
+			id := dir[at]
 			span := 1 << (g.depth() - t.depthOf(id))
 			for j := range span {
-				if g.dir[at+j] != id {
-					return fmt.Errorf("group %d: directory entry %d is %d, not %d", i, at+j, g.dir[at+j], id)
+				if dir[at+j] != id {
+					return fmt.Errorf("group %d: directory entry %d is %d, not %d", i, at+j, dir[at+j], id)
 				}
 			}
 			for first := id; id != 0; {
@@ -43,13 +41,16 @@ func (t *Table[K, V]) Check() error {
 					used++
 					group, slot := t.hash(&c.at(p, s).key)
 					h := mix(slot)
-					if int(group%t.k) != t.first+i || int(g.index(h)) < at || int(g.index(h)) >= at+span {
+					if int(t.k.of(group)) != t.first+i || int(g.index(h)) < at || int(g.index(h)) >= at+span {
 						err = fmt.Errorf("group %d: page %d holds a key that belongs elsewhere", i, id)
 					}
 					return true
 				})
 				if err != nil {
 					return err
+				}
+				if used > capacity(c.class) {
+					return fmt.Errorf("page %d has %d entries, its capacity is %d", id, used, capacity(c.class))
 				}
 				if used != int(hd.used) {
 					return fmt.Errorf("page %d has %d entries, not %d", id, used, hd.used)
@@ -122,3 +123,6 @@ func (t *Table[K, V]) MaxDepth() int {
 	}
 	return d
 }
+
+// Mod is the remainder of a by d.
+func Mod(a, d uint64) uint64 { m := newModulus(d); return m.of(a) }

@@ -1,6 +1,9 @@
 package table
 
-import "sync/atomic"
+import (
+	"runtime"
+	"sync/atomic"
+)
 
 // Frozen is the content of a table at one moment. One goroutine at a time reads it, while the table's owner
 // goes on; what it hands out must not be changed.
@@ -36,6 +39,7 @@ func (f *Frozen[K, V]) Each(i int, visit func(*K, *V) bool) {
 			id = c.heads[p].next
 		}
 	}
+	runtime.KeepAlive(f) // Its memory is given back when f is found unreachable.
 }
 
 // Release says that nobody reads f any more. It may be called from any goroutine, and again.

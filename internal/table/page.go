@@ -1,6 +1,9 @@
 package table
 
-import "math/bits"
+import (
+	"math/bits"
+	"unsafe"
+)
 
 // A page holds up to 48 entries of one group. Its head is one cache line.
 type head struct {
@@ -31,10 +34,13 @@ var classWords = [...]uint8{1, 2, 4, 6}
 
 const numClasses = len(classWords)
 
+// A page is full at 7 of 8 slots, so that nearly every search ends in the word where it begins.
+func capacity(class int) int { return 7 * int(classWords[class]) }
+
 // classFor is the smallest of the first limit classes that holds n entries, or the last of them.
 func classFor(n, limit int) int {
 	for c := range limit {
-		if n <= 8*int(classWords[c]) {
+		if n <= capacity(c) {
 			return c
 		}
 	}
@@ -54,14 +60,33 @@ const (
 
 // chunk is a run of pages of one class.
 type chunk[K comparable, V any] struct {
-	heads  []head
-	slots  []slot[K, V]
-	shared []uint64 // A bit per slot: see Table.unshare. Nil when V is free of pointers.
+	head0  unsafe.Pointer // &heads[0] and
+	slot0  unsafe.Pointer // &slots[0], for the path that matters.
 	words  int
 	class  int
+	heads  []head
+	slots  []slot[K, V]
+	shared []uint64 // A bit per slot whose value shares memory with a frozen page. Nil when V is free of pointers.
+}
+
+func newChunk[K comparable, V any](words, class int, heads []head, slots []slot[K, V]) chunk[K, V] {
+	return chunk[K, V]{
+		head0: unsafe.Pointer(unsafe.SliceData(heads)), slot0: unsafe.Pointer(unsafe.SliceData(slots)),
+		words: words, class: class, heads: heads, slots: slots,
+	}
 }
 
 func (c *chunk[K, V]) size() int { return 8 * c.words }
+
+// headOf is &c.heads[p] without a check: p is the low part of a page number, which is right by construction.
+func (c *chunk[K, V]) headOf(p uint32) *head {
+	return (*head)(unsafe.Add(c.head0, uintptr(p)*unsafe.Sizeof(head{})))
+}
+
+// slotOf is c.at(p, s) without a check.
+func (c *chunk[K, V]) slotOf(p uint32, s int) *slot[K, V] {
+	return (*slot[K, V])(unsafe.Add(c.slot0, uintptr(int(p)*c.words<<3+s)*unsafe.Sizeof(slot[K, V]{})))
+}
 
 // mix spreads a hash: the directory uses the top bits, tags and places the low half.
 func mix(slot uint64) uint64 {

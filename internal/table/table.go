@@ -6,6 +6,7 @@ import (
 	"iter"
 	"math/bits"
 	"reflect"
+	"runtime"
 	"slices"
 	"time"
 	"unsafe"
@@ -51,7 +52,7 @@ func (c Config[K, V]) Validate() error {
 // Table maps keys to values. Only its owner's goroutine calls its methods.
 type Table[K comparable, V any] struct {
 	groups []group
-	k      uint64
+	k      modulus
 	first  int
 	chunks []chunk[K, V]
 	frozen uint32 // Epoch of the newest snapshot alive: pages up to it are copied before a change. 0: none.
@@ -75,20 +76,34 @@ type Table[K comparable, V any] struct {
 	moves   []move
 }
 
-// group is the directory of one key group.
+// group is the directory of one key group: 32 bytes, so that two share a cache line.
 type group struct {
-	dir   []uint32 // Page numbers, 1<<depth of them.
+	dir   *uint32 // Page numbers, 1<<depth of them; nil at depth 0.
 	n     int
+	root  uint32 // The only page number at depth 0.
 	epoch uint32 // When dir was made: like a page it is copied before a change if a snapshot sees it.
 	shift uint8  // 63 - depth
 }
 
-// nilDir is the directory of every group without entries. It is never written, since its epoch is 0.
-var nilDir = []uint32{0}
-
-func (g *group) reset()                { *g = group{dir: nilDir, shift: 63} }
+func (g *group) reset()                { *g = group{shift: 63} }
 func (g *group) depth() int            { return 63 - int(g.shift) }
 func (g *group) index(h uint64) uint64 { return h >> 1 >> (g.shift & 63) }
+
+// lookup is the first page of the chain that h leads to.
+func (g *group) lookup(h uint64) uint32 {
+	if g.dir == nil {
+		return g.root
+	}
+	return *(*uint32)(unsafe.Add(unsafe.Pointer(g.dir), g.index(h)<<2)) // index is below 1<<depth by construction.
+}
+
+// entries is the directory as a slice, which at depth 0 is g's own memory.
+func (g *group) entries() []uint32 {
+	if g.dir == nil {
+		return unsafe.Slice(&g.root, 1)
+	}
+	return unsafe.Slice(g.dir, 1<<g.depth())
+}
 
 // retired are pages that were replaced while the snapshot of that epoch was the newest one alive.
 type retired struct {
@@ -108,7 +123,7 @@ func New[K comparable, V any](c Config[K, V]) *Table[K, V] {
 		c.MaxFrozen = 2
 	}
 	t := &Table[K, V]{
-		groups: make([]group, c.Count), k: uint64(c.K), first: c.First, epoch: 1,
+		groups: make([]group, c.Count), k: newModulus(uint64(c.K)), first: c.First, epoch: 1,
 		keyPointers: record.HasPointers(reflect.TypeFor[K]()), valPointers: record.HasPointers(reflect.TypeFor[V]()),
 		hash: c.Hash, copyKey: c.CopyKey, copyValue: c.CopyValue, max: c.MaxFrozen, classes: numClasses,
 	}
@@ -119,7 +134,7 @@ func New[K comparable, V any](c Config[K, V]) *Table[K, V] {
 	for t.classes > 1 && 8*int(classWords[t.classes-1])*size > pageBytes {
 		t.classes--
 	}
-	t.chunks = []chunk[K, V]{{heads: []head{{ctrl: emptyCtrl}}, slots: make([]slot[K, V], 8), words: 1}}
+	t.chunks = []chunk[K, V]{newChunk(1, 0, []head{{ctrl: emptyCtrl}}, make([]slot[K, V], 8))}
 	if t.valPointers {
 		t.chunks[0].shared = make([]uint64, 1)
 	}
@@ -132,19 +147,19 @@ func (t *Table[K, V]) Len() int { return t.n }
 // Upsert returns the value of key for changing in place, created as the zero V when there is none, which
 // fresh tells. The pointer is valid until the next call.
 func (t *Table[K, V]) Upsert(groupHash, slotHash uint64, key *K) (v *V, fresh bool) {
-	g := &t.groups[int(groupHash%t.k)-t.first]
+	g := &t.groups[int(t.k.of(groupHash))-t.first]
 	h := mix(slotHash)
-	id := g.dir[g.index(h)]
+	id := g.lookup(h)
 	c := &t.chunks[id>>chunkBits]
-	p := int(id & (chunkPages - 1))
-	hd := &c.heads[p]
+	p := id & (chunkPages - 1)
+	hd := c.headOf(p)
 	tag := tagOf(h)
 	w := wordOf(h, c.words)
 	for range c.words {
 		ctrl := hd.ctrl[w]
 		for m := matchTag(ctrl, tag); m != 0; m &= m - 1 {
 			s := w<<3 + bits.TrailingZeros64(m)>>3
-			if e := c.at(p, s); e.key == *key {
+			if e := c.slotOf(p, s); e.key == *key {
 				if hd.epoch > t.frozen && !t.valPointers {
 					return &e.val, false
 				}
@@ -168,9 +183,9 @@ func (t *Table[K, V]) Upsert(groupHash, slotHash uint64, key *K) (v *V, fresh bo
 
 // Get returns the value of key for reading, or nil. The pointer is valid until the next call.
 func (t *Table[K, V]) Get(groupHash, slotHash uint64, key *K) *V {
-	g := &t.groups[int(groupHash%t.k)-t.first]
+	g := &t.groups[int(t.k.of(groupHash))-t.first]
 	h := mix(slotHash)
-	id, s := t.find(g.dir[g.index(h)], h, key)
+	id, s := t.find(g.lookup(h), h, key)
 	if s < 0 {
 		return nil
 	}
@@ -186,9 +201,9 @@ func (t *Table[K, V]) Set(groupHash, slotHash uint64, key *K, v *V) {
 	}
 	var val V
 	t.copyValue(&val, v)
-	g := &t.groups[int(groupHash%t.k)-t.first]
+	g := &t.groups[int(t.k.of(groupHash))-t.first]
 	h := mix(slotHash)
-	id, s := t.find(g.dir[g.index(h)], h, key)
+	id, s := t.find(g.lookup(h), h, key)
 	if s < 0 {
 		*t.insert(g, h, key) = val
 		return
@@ -201,9 +216,9 @@ func (t *Table[K, V]) Set(groupHash, slotHash uint64, key *K, v *V) {
 
 // Delete removes key; it tells whether there was a value.
 func (t *Table[K, V]) Delete(groupHash, slotHash uint64, key *K) bool {
-	g := &t.groups[int(groupHash%t.k)-t.first]
+	g := &t.groups[int(t.k.of(groupHash))-t.first]
 	h := mix(slotHash)
-	id, s := t.find(g.dir[g.index(h)], h, key)
+	id, s := t.find(g.lookup(h), h, key)
 	if s < 0 {
 		return false
 	}
@@ -234,10 +249,12 @@ func (t *Table[K, V]) All() iter.Seq2[*K, *V] {
 				}
 			}
 		}
+		runtime.KeepAlive(t) // Its memory is given back when t is found unreachable.
 	}
 }
 
-// Close drops everything. Snapshots alive stay readable until they are released.
+// Close drops everything; nothing but Close may be called after it, and no pointer that a call returned may be
+// used. Snapshots alive stay readable until they are released.
 func (t *Table[K, V]) Close() {
 	t.groups, t.chunks, t.alive, t.retired, t.moves = nil, nil, nil, nil, nil
 	t.free, t.next, t.end = [numClasses][]uint32{}, [numClasses]uint32{}, [numClasses]uint32{}
@@ -257,11 +274,12 @@ func (t *Table[K, V]) depthOf(id uint32) int {
 // pages yields each page of the group once, chained ones aside.
 func (g *group) pages(depthOf func(uint32) int) iter.Seq[uint32] {
 	return func(yield func(uint32) bool) {
-		for i := 0; i < len(g.dir); {
-			if !yield(g.dir[i]) {
+		dir := g.entries()
+		for i := 0; i < len(dir); {
+			if !yield(dir[i]) {
 				return
 			}
-			i += 1 << (g.depth() - depthOf(g.dir[i]))
+			i += 1 << (g.depth() - depthOf(dir[i]))
 		}
 	}
 }
@@ -318,7 +336,7 @@ func (t *Table[K, V]) ownPage(g *group, h uint64, id uint32) uint32 {
 	if c.heads[p].epoch > t.frozen {
 		return id
 	}
-	first := g.dir[g.index(h)]
+	first := g.lookup(h)
 	depth := int(c.heads[p].depth)
 	var owned, start, prev uint32
 	for old := first; old != 0; {
@@ -352,20 +370,25 @@ func (t *Table[K, V]) ownPage(g *group, h uint64, id uint32) uint32 {
 
 // point makes the directory lead from every hash that shares the first depth bits of h to page id.
 func (t *Table[K, V]) point(g *group, h uint64, depth int, id uint32) {
+	if g.dir == nil { // root is copied with the group.
+		g.root = id
+		return
+	}
 	if g.epoch <= t.frozen {
-		g.dir = slices.Clone(g.dir)
+		g.dir = unsafe.SliceData(slices.Clone(g.entries()))
 		g.epoch = t.epoch
 	}
 	span := g.depth() - depth
 	i := g.index(h) >> span << span
+	dir := g.entries()
 	for j := range uint64(1) << span {
-		g.dir[i+j] = id
+		dir[i+j] = id
 	}
 }
 
 // insert adds key, which is not there, and returns its value, the zero V.
 func (t *Table[K, V]) insert(g *group, h uint64, key *K) *V {
-	id := g.dir[g.index(h)]
+	id := g.lookup(h)
 	if id == 0 {
 		id = t.alloc(0)
 		t.point(g, h, 0, id)
@@ -397,7 +420,7 @@ func (t *Table[K, V]) room(g *group, h uint64, id uint32) uint32 {
 		last := id
 		for i := id; i != 0; {
 			c, p := t.page(i)
-			if int(c.heads[p].used) < c.size() {
+			if int(c.heads[p].used) < capacity(c.class) {
 				return t.ownPage(g, h, i)
 			}
 			last, i = i, c.heads[p].next
@@ -416,7 +439,7 @@ func (t *Table[K, V]) room(g *group, h uint64, id uint32) uint32 {
 			// directory larger. It takes a bad hash function to get here.
 			return t.overflow(g, h, last)
 		}
-		id = g.dir[g.index(h)]
+		id = g.lookup(h)
 	}
 }
 
@@ -449,7 +472,7 @@ func (t *Table[K, V]) collect(ids ...uint32) {
 // replace makes a new page, or chain, of the moves, with room for one more, and points h's part of the
 // directory at it. The old pages are the caller's to discard.
 func (t *Table[K, V]) replace(g *group, h uint64, depth int, moves []move) {
-	limit := 8 * int(classWords[t.classes-1])
+	limit := capacity(t.classes - 1)
 	var first, prev uint32
 	for {
 		n := min(len(moves), limit)
@@ -485,11 +508,12 @@ func (t *Table[K, V]) replace(g *group, h uint64, depth int, moves []move) {
 func (t *Table[K, V]) split(g *group, h uint64, id uint32) {
 	depth := t.depthOf(id)
 	if depth == g.depth() {
-		dir := make([]uint32, 2*len(g.dir))
-		for i, id := range g.dir {
+		old := g.entries()
+		dir := make([]uint32, 2*len(old))
+		for i, id := range old {
 			dir[2*i], dir[2*i+1] = id, id
 		}
-		g.dir, g.epoch = dir, t.epoch
+		g.dir, g.epoch = unsafe.SliceData(dir), t.epoch
 		g.shift--
 	}
 	t.collect(id)
@@ -520,7 +544,6 @@ func (t *Table[K, V]) overflow(g *group, h uint64, last uint32) uint32 {
 
 // shrink makes one page of two that became sparse, and a smaller one of a large one, after a deletion.
 func (t *Table[K, V]) shrink(g *group, h uint64) {
-	i := g.index(h)
 	if g.n == 0 {
 		for id := range g.pages(t.depthOf) {
 			t.discard(id)
@@ -528,7 +551,8 @@ func (t *Table[K, V]) shrink(g *group, h uint64) {
 		g.reset()
 		return
 	}
-	id := g.dir[i]
+	i := g.index(h)
+	id := g.lookup(h)
 	c, p := t.page(id)
 	hd := &c.heads[p]
 	if int(hd.used) > c.size()/6 {
@@ -543,7 +567,7 @@ func (t *Table[K, V]) shrink(g *group, h uint64) {
 		}
 		return
 	}
-	buddy := g.dir[i^1<<(g.depth()-depth)]
+	buddy := g.entries()[i^1<<(g.depth()-depth)]
 	b, q := t.page(buddy)
 	bh := &b.heads[q]
 	if int(bh.depth) != depth || hd.next != 0 || bh.next != 0 || int(hd.used)+int(bh.used) > 4*int(classWords[t.classes-1]) {
@@ -619,9 +643,8 @@ func (t *Table[K, V]) addChunk(class int) {
 	}
 	pages := min(max(have, 8), chunkPages)
 	words := int(classWords[class])
-	c := chunk[K, V]{words: words, class: class}
-	c.heads = allocate[head](&t.memory, pages, false)
-	c.slots = allocate[slot[K, V]](&t.memory, 8*words*pages, t.keyPointers || t.valPointers)
+	c := newChunk(words, class, allocate[head](&t.memory, pages, false),
+		allocate[slot[K, V]](&t.memory, 8*words*pages, t.keyPointers || t.valPointers))
 	if t.valPointers {
 		c.shared = make([]uint64, pages)
 	}
@@ -718,7 +741,7 @@ func (t *Table[K, V]) Bytes() int64 {
 		n += int64(len(c.heads))*int64(unsafe.Sizeof(head{})) + int64(len(c.slots))*int64(unsafe.Sizeof(slot[K, V]{})) + 8*int64(len(c.shared))
 	}
 	for i := range t.groups {
-		n += 4*int64(len(t.groups[i].dir)) + int64(unsafe.Sizeof(group{}))
+		n += 4<<t.groups[i].depth() + int64(unsafe.Sizeof(group{}))
 	}
 	return n
 }

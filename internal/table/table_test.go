@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -461,5 +462,57 @@ func TestGrowingAFrozenPageSharesNothing(t *testing.T) {
 			return true
 		})
 		f.Release()
+	}
+}
+
+func TestRemainder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, d := rapid.Uint64().Draw(t, "a"), rapid.Uint64Range(1, 1<<15).Draw(t, "d")
+		for _, a := range []uint64{a, a / d * d, a/d*d - 1, 0, ^uint64(0)} {
+			if got := table.Mod(a, d); got != a%d {
+				t.Fatalf("%d mod %d gives %d", a, d, got)
+			}
+		}
+	})
+}
+
+func TestMemoryIsGivenBack(t *testing.T) {
+	settle := func() int64 {
+		var n int64
+		for range 100 {
+			runtime.GC()
+			if m := table.Mapped(); m == n {
+				break
+			} else {
+				n = m
+			}
+			time.Sleep(time.Millisecond) // Cleanups run on a goroutine of the runtime's.
+		}
+		return n
+	}
+	before := settle()
+	tab := ints(2)
+	fill(tab, 100_000)
+	f, err := tab.Freeze()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tab.Close()
+	tab.Close()
+	n := 0
+	for g := range 720 {
+		f.Each(g, func(k, v *int64) bool { n += int(*v - *k + 1); return true })
+	}
+	if n != 100_000 {
+		t.Errorf("%d entries after Close", n)
+	}
+	f.Release()
+	f.Release()
+	if got := table.Mapped(); got > before {
+		t.Errorf("%d bytes mapped after Close and Release, %d before", got, before)
+	}
+	fill(ints(2), 100_000) // Not closed.
+	if got := settle(); got > before {
+		t.Errorf("%d bytes mapped after a table was forgotten, %d before", got, before)
 	}
 }

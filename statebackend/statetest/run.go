@@ -214,6 +214,9 @@ func (s suite) testFreeze(t *testing.T) {
 		t.Fatalf("a second Write: %v", err)
 	}
 	snap.Release()
+	if _, err := snap.Write(context.Background(), o); err == nil {
+		t.Error("a released snapshot is written")
+	}
 	for b.Merge(time.Millisecond) {
 	}
 	if got := v.get(3); got == nil || *got != -1 || v.get(1) != nil || v.v.Len() != 1667 {

@@ -39,6 +39,9 @@ type buffer struct {
 
 // Write implements statebackend.Snapshot.
 func (s *snapshot) Write(ctx context.Context, w statebackend.Writer) ([]job.StateHandle, error) {
+	if s.released.Load() {
+		return nil, fmt.Errorf("operator %q: snapshot for checkpoint %v: it was released", s.cfg.Operator, s.id)
+	}
 	buf := buffers.Get().(*buffer)
 	defer buffers.Put(buf)
 	var handles []job.StateHandle
