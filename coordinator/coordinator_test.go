@@ -605,6 +605,24 @@ func TestReconnect(t *testing.T) {
 	})
 }
 
+// The news of a lost session that comes late does not touch what runs on the worker's next one.
+func TestLateNewsOfALostSession(t *testing.T) {
+	inWorld(t, func(w *world) {
+		got := w.submit(Submission{Spec: spec("j", nil)})
+		old := w.workers["w1"].session.Load()
+		w.reconnect(w.workers["w1"])
+		w.sleep(time.Second)
+		before := w.want("j", JobRunning)
+		w.c.mu.Lock()
+		e := w.c.mu.jobs[got.Job.ID]
+		w.c.mu.Unlock()
+		e.mail.put(workerLost{worker: "w1", session: old.id, reason: "late"})
+		if after := w.want("j", JobRunning); after.Job.Attempt != before.Job.Attempt {
+			t.Errorf("attempt %d, was %d", after.Job.Attempt, before.Job.Attempt)
+		}
+	})
+}
+
 // A random life of a cluster: workers die and come back, leaders are deposed, stores fail. Nothing
 // commits twice or backwards, ids and attempts only grow, and in the end the job runs and the objects
 // present are those referenced.

@@ -60,6 +60,7 @@ type world struct {
 	finished  map[job.Task]bool
 	atEnd     map[job.Task]bool
 	base      map[job.CheckpointID]job.CheckpointID
+	reusable  map[job.CheckpointID][]string // Of its base: what a task may refer to again.
 	pending   map[job.CheckpointID]bool
 	stored    map[job.CheckpointID][]string // Committed and not discarded.
 	published []job.CheckpointID            // In order of commit.
@@ -79,9 +80,9 @@ func newWorld(t *testing.T, seed uint64) *world {
 		t: t, r: r, now: time.Unix(0, 0), limit: 1,
 		cfg: Config{
 			Mode: job.ExactlyOnce, Interval: 10 * time.Second, Timeout: 25 * time.Second, MinPause: time.Duration(r.IntN(10)) * time.Second,
-			MaxConcurrent: 1 + r.IntN(3), Tolerable: r.IntN(4), Retained: 1 + r.IntN(3),
+			MaxConcurrent: 1 + r.IntN(3), Tolerable: r.IntN(4), Retained: 1 + r.IntN(2),
 		},
-		triggered: map[job.CheckpointID]job.Attempt{}, base: map[job.CheckpointID]job.CheckpointID{},
+		triggered: map[job.CheckpointID]job.Attempt{}, base: map[job.CheckpointID]job.CheckpointID{}, reusable: map[job.CheckpointID][]string{},
 		stored: map[job.CheckpointID][]string{}, released: map[string]bool{}, tokens: map[Token]bool{},
 	}
 	w.newLeader()
@@ -174,7 +175,7 @@ func (w *world) snapshot(id job.CheckpointID) Snapshot {
 	if w.triggered[id] != 0 {
 		objects = append(objects, fmt.Sprintf("pack-%v", id))
 	}
-	if have := w.stored[w.base[id]]; w.pending[id] && len(have) > 0 {
+	if have := w.reusable[id]; w.pending[id] && len(have) > 0 {
 		objects = append(objects, have[w.r.IntN(len(have))])
 	}
 	return snapshotOf(objects)
@@ -315,6 +316,7 @@ func (w *world) check(ev Event, a Action) {
 		w.triggers++
 		w.triggered[a.ID], w.base[a.ID], w.pending[a.ID] = a.Attempt, a.Committed, true
 		w.inAck[a.ID] = map[string]bool{}
+		w.reusable[a.ID] = slices.Clone(w.stored[a.Committed])
 	case Answer:
 		if acked, ok := ev.(Acked); a.Result == Accepted && ok {
 			for _, o := range acked.Snapshot.Objects() {
