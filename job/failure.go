@@ -41,8 +41,9 @@ func (f Failure) String() string {
 	return s
 }
 
-// Retriable tells whether a restart may help.
-func (f Failure) Retriable() bool { return f.Class != ClassRefused }
+// Retriable tells whether a restart may help. A record that cannot be decoded comes again after
+// every restart.
+func (f Failure) Retriable() bool { return f.Class != ClassRefused && f.Class != ClassRecord }
 
 // Error is an error with a class. The innermost one in a chain counts.
 type Error struct {

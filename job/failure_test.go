@@ -28,7 +28,7 @@ func TestFailureOf(t *testing.T) {
 		if f.Class != x.class || f.Stack != x.stack || f.Message != x.err.Error() || f.Task != "sum/2" || f.Worker != "w1" {
 			t.Errorf("%s: %+v", x.name, f)
 		}
-		if f.Retriable() != (x.class != ClassRefused) {
+		if f.Retriable() != (x.class != ClassRefused && x.class != ClassRecord) {
 			t.Errorf("%s: retriable %v", x.name, f.Retriable())
 		}
 	}

@@ -3,6 +3,8 @@ package record
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
+	"slices"
 
 	"github.com/cairnstream/cairn/codec"
 )
@@ -19,19 +21,21 @@ type Frames interface {
 // Frame layout, version 1:
 //
 //	byte     version
-//	byte     flags: 1 = rows have times
+//	byte     flags: 1 = rows have times, 2 = the times are offsets
 //	uvarint  rows
 //	uvarint  marks
 //	marks    uvarint position, byte kind, varint time
-//	times    varint first, then varint differences
+//	times    8 bytes each; or, when they are offsets, 8 bytes for the lowest and then 4 bytes each
+//	         for how much later a row is; all little-endian
 //	rows     encoded by the stream's codec, one behind the other
 const (
 	frameVersion  = 1
 	frameHasTimes = 1
+	frameOffsets  = 2
 )
 
-// maxFrameRows bounds what Decode allocates for a frame that claims a nonsensical size.
-const maxFrameRows = 1 << 20
+// maxEmptyRows bounds the rows of a frame whose rows take no bytes.
+const maxEmptyRows = 4 * maxRows
 
 type frames[T any] struct {
 	codec codec.Codec[T]
@@ -56,8 +60,11 @@ func (f *frames[T]) Append(dst []byte, a Any) ([]byte, error) {
 		b.Compact()
 	}
 	flags := byte(0)
-	if b.Times != nil && len(b.Times) == len(b.Rows) {
+	if len(b.Times) > 0 && len(b.Times) == len(b.Rows) {
 		flags |= frameHasTimes
+		if low, high := span(b.Times); uint64(high)-uint64(low) <= math.MaxUint32 {
+			flags |= frameOffsets
+		}
 	}
 	dst = append(dst, frameVersion, flags)
 	dst = binary.AppendUvarint(dst, uint64(len(b.Rows)))
@@ -68,11 +75,7 @@ func (f *frames[T]) Append(dst []byte, a Any) ([]byte, error) {
 		dst = binary.AppendVarint(dst, m.Time)
 	}
 	if flags&frameHasTimes != 0 {
-		last := int64(0)
-		for _, t := range b.Times {
-			dst = binary.AppendVarint(dst, t-last)
-			last = t
-		}
+		dst = appendTimes(dst, b.Times, flags&frameOffsets != 0)
 	}
 	if f.bulk != nil {
 		return f.bulk.AppendAll(dst, b.Rows)
@@ -117,8 +120,9 @@ func (f *frames[T]) decode(src []byte, b *Batch[T]) error {
 	if err != nil {
 		return err
 	}
-	if rows > maxFrameRows || marks > maxFrameRows {
-		return fmt.Errorf("claims %d rows and %d marks: the limit is %d", rows, marks, maxFrameRows)
+	// A mark takes three bytes at least, a row one, unless its type has no content.
+	if left := uint64(len(src) - pos); rows > max(left, maxEmptyRows) || marks > left/3 {
+		return fmt.Errorf("claims %d rows and %d marks in %d bytes", rows, marks, left)
 	}
 	last := int32(0)
 	for range marks {
@@ -140,20 +144,14 @@ func (f *frames[T]) decode(src []byte, b *Batch[T]) error {
 		b.Marks = append(b.Marks, Mark{Time: t, Pos: last, Kind: kind})
 	}
 	if hasTimes {
-		t := int64(0)
-		for range rows {
-			d, n := binary.Varint(src[pos:])
-			if n <= 0 {
-				return fmt.Errorf("truncated at offset %d", pos)
-			}
-			pos += n
-			t += d
-			b.Times = append(b.Times, t)
+		took, err := decodeTimes(src[pos:], b, int(rows), src[1]&frameOffsets != 0)
+		if err != nil {
+			return fmt.Errorf("%w at offset %d", err, pos)
 		}
+		pos += took
 	}
 	n := int(rows)
 	if cap(b.Rows) < n {
-		// A row takes at least one byte, unless its type is empty: bounds a hostile claim.
 		b.Rows = make([]T, 0, n)
 	}
 	b.Rows = b.Rows[:n]
@@ -176,6 +174,59 @@ func (f *frames[T]) decode(src []byte, b *Batch[T]) error {
 		return fmt.Errorf("%d bytes left over", len(src)-pos)
 	}
 	return nil
+}
+
+// span returns the lowest and the highest of times, which are not empty.
+func span(times []int64) (low, high int64) {
+	low, high = times[0], times[0]
+	for _, t := range times[1:] {
+		low, high = min(low, t), max(high, t)
+	}
+	return low, high
+}
+
+func appendTimes(dst []byte, times []int64, offsets bool) []byte {
+	at := len(dst)
+	if !offsets {
+		dst = slices.Grow(dst, 8*len(times))[:at+8*len(times)]
+		for i, t := range times {
+			binary.LittleEndian.PutUint64(dst[at+8*i:], uint64(t))
+		}
+		return dst
+	}
+	low, _ := span(times)
+	dst = slices.Grow(dst, 8+4*len(times))[:at+8+4*len(times)]
+	binary.LittleEndian.PutUint64(dst[at:], uint64(low))
+	at += 8
+	for i, t := range times {
+		binary.LittleEndian.PutUint32(dst[at+4*i:], uint32(t-low))
+	}
+	return dst
+}
+
+// decodeTimes reads n times from the front of src into b and returns the bytes taken.
+func decodeTimes[T any](src []byte, b *Batch[T], n int, offsets bool) (int, error) {
+	size := 8 * n
+	if offsets {
+		size = 8 + 4*n
+	}
+	if len(src) < size {
+		return 0, fmt.Errorf("truncated")
+	}
+	times := slices.Grow(b.Times[:0], n)[:n]
+	b.Times = times
+	if !offsets {
+		for i := range times {
+			times[i] = int64(binary.LittleEndian.Uint64(src[8*i:]))
+		}
+		return size, nil
+	}
+	low := int64(binary.LittleEndian.Uint64(src))
+	src = src[8:size]
+	for i := range times {
+		times[i] = low + int64(binary.LittleEndian.Uint32(src[4*i:]))
+	}
+	return size, nil
 }
 
 // Compact moves the selected rows to the front and drops the others and the selection. Marks move

@@ -232,7 +232,7 @@ func TestFrameGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "01 01 02 01 01 00 c6 01 c8 01 03 02 01 61 03 00"
+	const want = "01 03 02 01 01 00 c6 01 62 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 02 01 61 03 00"
 	if got := fmt.Sprintf("% x", frame); got != want {
 		t.Errorf("frame is %s\nwant     %s", got, want)
 	}
@@ -244,7 +244,7 @@ func TestFrameErrors(t *testing.T) {
 		{"empty", "", "not a version 1 frame"},
 		{"other version", "\x02\x00\x00\x00", "not a version 1 frame"},
 		{"no counts", "\x01\x00", "truncated at offset 2"},
-		{"too many rows", "\x01\x00\xff\xff\xff\xff\x0f\x00", "claims 4294967295 rows and 0 marks: the limit is 1048576"},
+		{"too many rows", "\x01\x00\xff\xff\xff\xff\x0f\x00", "claims 4294967295 rows and 0 marks in 0 bytes"},
 		{"mark behind the end", "\x01\x00\x00\x01\x01\x00\x00", "bad mark at offset 5"},
 		{"mark before the last", "\x01\x00\x01\x02\x01\x00\x00\x00\x00\x00", "bad mark at offset 8"},
 		{"unknown mark", "\x01\x00\x00\x01\x00\x03\x00", "bad mark at offset 6"},
