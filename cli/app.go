@@ -114,6 +114,7 @@ func (a *App) root(short string) *cobra.Command {
 // group makes a command that only has others. Cobra would print its help and call that a success.
 func (a *App) group(c *cobra.Command, subs ...*cobra.Command) *cobra.Command {
 	c.AddCommand(subs...)
+	c.SuggestionsMinimumDistance = 1
 	c.FParseErrWhitelist.UnknownFlags = true
 	c.RunE = func(c *cobra.Command, args []string) error {
 		problems := a.unknown

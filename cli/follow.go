@@ -68,8 +68,8 @@ func (p *progress) show(d coordinator.JobDetail) {
 }
 
 func (p *progress) rate(now map[string]int64, d time.Duration) string {
-	before, ok := p.last["records_in"]
-	if n := now["records_in"] - before; ok && n > 0 && d > 0 {
+	before, ok := p.last["records_read"]
+	if n := now["records_read"] - before; ok && n > 0 && d > 0 {
 		return count(int64(float64(n)/d.Seconds())) + "/s"
 	}
 	return ""

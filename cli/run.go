@@ -89,12 +89,23 @@ func (a *App) runLocal(ctx context.Context, c serve.LocalConfig, s coordinator.S
 	defer jobs.Close()
 
 	// Before there are slots, so that what an earlier run left behind does not begin to run.
-	id, err := a.begin(ctx, jobs, s)
+	id, err := a.leftover(ctx, jobs, s)
 	if err != nil {
 		return d, causeOf(ctx, err)
 	}
 	if err := l.StartTaskManagers(); err != nil {
 		return d, err
+	}
+	if id == "" {
+		if err := connected(ctx, jobs, c.TaskManagers); err != nil {
+			return d, causeOf(ctx, err)
+		}
+		res, err := jobs.Submit(ctx, s)
+		if err != nil {
+			return d, causeOf(ctx, err)
+		}
+		a.notes(res)
+		id = res.Job.ID
 	}
 	d, err = a.follow(ctx, jobs, string(id))
 	if err != nil && ctx.Err() != nil && c.Dir != "" {
@@ -103,8 +114,24 @@ func (a *App) runLocal(ctx context.Context, c serve.LocalConfig, s coordinator.S
 	return d, causeOf(ctx, err)
 }
 
-// begin submits a job, or finds the one that an earlier run on the same directory did not finish.
-func (a *App) begin(ctx context.Context, jobs rpc.Jobs, s coordinator.Submission) (job.ID, error) {
+// connected waits until n TaskManagers have registered.
+func connected(ctx context.Context, jobs rpc.Jobs, n int) error {
+	for {
+		nodes, err := jobs.Nodes(ctx)
+		if err != nil || len(nodes) >= n {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// leftover finds the job that an earlier run on the same directory did not finish and that s means too. One that was
+// started in another way is cancelled, so that s may go on from its newest checkpoint.
+func (a *App) leftover(ctx context.Context, jobs rpc.Jobs, s coordinator.Submission) (job.ID, error) {
 	list, err := jobs.List(ctx)
 	if err != nil {
 		return "", err
@@ -137,12 +164,7 @@ func (a *App) begin(ctx context.Context, jobs rpc.Jobs, s coordinator.Submission
 			return "", err
 		}
 	}
-	res, err := jobs.Submit(ctx, s)
-	if err != nil {
-		return "", err
-	}
-	a.notes(res)
-	return res.Job.ID, nil
+	return "", nil
 }
 
 // sameSpec compares by content: an empty map and none are the same.

@@ -8,10 +8,12 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/cairnstream/cairn/blob"
 	"github.com/cairnstream/cairn/blob/local"
@@ -127,11 +129,12 @@ func openMetadata(ctx context.Context, value string, log *zap.Logger) (*metadata
 		if err != nil {
 			return nil, fmt.Errorf("directory of the embedded etcd: %w", err)
 		}
-		e, err := etcd.StartEmbedded(ctx, etcd.EmbeddedConfig{Dir: abs, Logger: log})
+		gate := &gate{inner: log.Core(), closed: new(atomic.Bool)}
+		e, err := etcd.StartEmbedded(ctx, etcd.EmbeddedConfig{Dir: abs, Logger: zap.New(gate)})
 		if err != nil {
 			return nil, err
 		}
-		s, err := etcd.Open(etcd.Config{Endpoints: e.Endpoints(), Logger: log})
+		s, err := etcd.Open(etcd.Config{Endpoints: e.Endpoints(), Logger: zap.New(gate)})
 		if err != nil {
 			e.Close()
 			return nil, err
@@ -140,6 +143,7 @@ func openMetadata(ctx context.Context, value string, log *zap.Logger) (*metadata
 			if err := s.Close(); err != nil {
 				log.Warn("close the client of the embedded etcd", zap.Error(err))
 			}
+			gate.closed.Store(true)
 			e.Close()
 		}}, nil
 	}
@@ -150,7 +154,7 @@ func openMetadata(ctx context.Context, value string, log *zap.Logger) (*metadata
 		}
 		endpoints = append(endpoints, e)
 	}
-	s, err := etcd.Open(etcd.Config{Endpoints: endpoints, Logger: log})
+	s, err := etcd.Open(etcd.Config{Endpoints: endpoints, Logger: zap.New(&gate{inner: log.Core(), closed: new(atomic.Bool)})})
 	if err != nil {
 		return nil, err
 	}
@@ -160,6 +164,27 @@ func openMetadata(ctx context.Context, value string, log *zap.Logger) (*metadata
 		}
 	}}, nil
 }
+
+// gate is the way of an embedded etcd to the log. It is shut before etcd is closed, since etcd takes the end of its own
+// listeners for failures. It enables every level, so that etcd may choose a lower one than the log has.
+type gate struct {
+	inner  zapcore.Core
+	closed *atomic.Bool
+}
+
+func (g *gate) Enabled(zapcore.Level) bool { return true }
+func (g *gate) With(f []zapcore.Field) zapcore.Core {
+	return &gate{inner: g.inner.With(f), closed: g.closed}
+}
+
+func (g *gate) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if g.closed.Load() {
+		return ce
+	}
+	return g.inner.Check(e, ce)
+}
+func (g *gate) Write(e zapcore.Entry, f []zapcore.Field) error { return g.inner.Write(e, f) }
+func (g *gate) Sync() error                                    { return g.inner.Sync() }
 
 // everySecond repeats f until it succeeds, with one line a second about why it does not.
 func everySecond(ctx context.Context, log *zap.Logger, what string, ready *readiness, f func(context.Context) error) error {
