@@ -115,8 +115,8 @@ func (m *Machine) allAtEnd() bool {
 
 // passTick moves the next periodic trigger to the next point of the interval's grid.
 func (m *Machine) passTick() {
-	missed := m.now.Sub(m.dueAt)/m.cfg.Interval + 1
-	m.dueAt = m.dueAt.Add(missed * m.cfg.Interval)
+	missed := int64(m.now.Sub(m.dueAt)/m.cfg.Interval) + 1
+	m.dueAt = m.dueAt.Add(time.Duration(missed * int64(m.cfg.Interval)))
 }
 
 // reserve asks for more ids before they run out.
