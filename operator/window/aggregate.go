@@ -1,5 +1,7 @@
 package window
 
+import "time"
+
 // Pane is a window of one key.
 type Pane[K comparable] struct {
 	Key   K
@@ -50,3 +52,9 @@ func (f Functions[K, T, A, R]) Merge(into, from *A) {
 
 // Result implements Aggregator.
 func (f Functions[K, T, A, R]) Result(p Pane[K], acc *A) R { return f.ResultOf(p, acc) }
+
+// StartTime is Start as a time in UTC.
+func (p Pane[K]) StartTime() time.Time { return time.UnixMilli(p.Start).UTC() }
+
+// EndTime is End as a time in UTC.
+func (p Pane[K]) EndTime() time.Time { return time.UnixMilli(p.End).UTC() }
