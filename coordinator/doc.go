@@ -4,7 +4,7 @@
 // coordinator/checkpoint what happens to its checkpoints, scheduler where its tasks run. The shell
 // feeds them events and carries out what they say. Start reading at Coordinator (coordinator.go); a
 // job's loop is in loop.go, what it does for its machines in lifecycle.go and checkpoint.go, what is on
-// record in record.go, where objects are deleted in deletion.go, sessions of workers in session.go,
+// record in record.go and write.go, recovery in recover.go, where objects are deleted in deletion.go, sessions of workers in session.go,
 // what callers ask in api.go and submit.go.
 //
 // Goroutines, all in one internal/group that Close waits for:
