@@ -3,7 +3,6 @@ package coordinator
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
