@@ -72,7 +72,11 @@ func (e *enumerator) Start() error {
 	sc := SourceContext{Name: e.c.Name, Subtask: -1, Parallelism: e.readers, Now: e.c.Now, Wake: func() {}}
 	go func() {
 		defer close(e.listed)
-		splits, err := e.list(ctx, sc)
+		var splits []Split
+		err := guard(func() (err error) {
+			splits, err = e.list(ctx, sc)
+			return err
+		})
 		if ctx.Err() != nil {
 			return
 		}
@@ -128,7 +132,7 @@ func (e *enumerator) sayNoMore() error {
 }
 
 func (e *enumerator) Receive(from job.Task, body []byte) error {
-	if len(body) != 1 || body[0] != mailRequestSplit || from.Subtask >= e.readers {
+	if len(body) != 1 || body[0] != mailRequestSplit || from.Subtask < 0 || from.Subtask >= e.readers {
 		return nil // Advice of another version: not understood, not needed.
 	}
 	switch e.phase {

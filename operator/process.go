@@ -41,7 +41,9 @@ func (c *KeyedContext[K, U]) Time() int64 { return c.time }
 func (c *KeyedContext[K, U]) Watermark() int64 { return *c.seg }
 
 // SetTimer has Timer called for the current key when the watermark reaches ms. Setting the same
-// time twice sets one timer. A time that the watermark has passed fires at the next watermark.
+// time twice sets one timer. A time that the watermark has passed fires at the next watermark,
+// or after a restore. At the end of the data every timer fires, and also those that Timer sets then:
+// one that always sets another looks at Watermark, which is record.MaxTime at the end, and stops.
 func (c *KeyedContext[K, U]) SetTimer(ms int64) {
 	if c.timers == nil {
 		panic("SetTimer in a Handler without a Timer function")

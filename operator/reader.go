@@ -31,9 +31,9 @@ type reader[T any] struct {
 	waiting []Split // Not yet started.
 	active  []*activeSplit[T]
 	noMore  bool
-	asked   time.Time // When a split was last asked for; zero when none is awaited.
-	mark    int64     // Last watermark emitted.
-	clock   watermark.IdleClock
+	asked   time.Time           // When a split was last asked for; zero when none is awaited.
+	mark    int64               // Last watermark emitted.
+	clock   watermark.IdleClock // Of the reader: no split of it has input.
 	started bool
 }
 
@@ -42,6 +42,7 @@ type activeSplit[T any] struct {
 	r       SplitReader[T]
 	gen     *watermark.Generator
 	waiting bool // Read said ReadWait; a wake-up clears it.
+	clock   watermark.IdleClock
 }
 
 // Reader returns the reader of a source. time may be nil: then records have the times that the
@@ -95,7 +96,9 @@ func (r *reader[T]) open(s Split) error {
 	if err != nil {
 		return fmt.Errorf("source %q: open split %s: %w", r.c.Name, s.ID, err)
 	}
-	r.active = append(r.active, &activeSplit[T]{split: s, r: sr, gen: r.strategy.NewGenerator()})
+	r.active = append(r.active, &activeSplit[T]{
+		split: s, r: sr, gen: r.strategy.NewGenerator(), clock: watermark.NewIdleClock(r.strategy.IdleTimeout()),
+	})
 	return nil
 }
 
@@ -153,10 +156,11 @@ func (r *reader[T]) Poll() (bool, error) {
 	if !r.started {
 		return false, nil
 	}
+	r.checkSplits()
 	a := r.behind()
 	if a == nil {
 		r.ask()
-		return false, r.checkIdle()
+		return r.checkIdle()
 	}
 	b := r.pool.Get()
 	status, err := a.r.Read(b, r.rows)
@@ -168,6 +172,7 @@ func (r *reader[T]) Poll() (bool, error) {
 		if r.clock.Read() {
 			b.Marks = append(b.Marks, record.Mark{Kind: record.Active}) // Before the first row.
 		}
+		a.clock.Read()
 		r.stamp(a, b)
 	}
 	switch status {
@@ -265,25 +270,66 @@ func (r *reader[T]) watermark() int64 {
 	if len(r.active) == 0 {
 		return r.mark
 	}
-	w := record.MaxTime
+	// Idle splits hold nothing back; when all are idle the one that is furthest counts.
+	lowest, highest := record.MaxTime, r.mark
+	idle := true
 	for _, a := range r.active {
-		w = min(w, a.gen.Current())
+		w := a.gen.Current()
+		if a.clock.Idle() {
+			highest = max(highest, w)
+			continue
+		}
+		idle = false
+		lowest = min(lowest, w)
 	}
-	return w
+	if idle {
+		return highest
+	}
+	return lowest
 }
 
-// checkIdle runs while there is nothing to read.
-func (r *reader[T]) checkIdle() error {
-	if r.Exhausted() || !r.clock.Waiting(r.c.Now()) {
-		return nil
+// checkSplits sees which of the splits that wait for input have become idle.
+func (r *reader[T]) checkSplits() {
+	if r.strategy.IdleTimeout() <= 0 {
+		return
+	}
+	var now time.Time
+	for _, a := range r.active {
+		if !a.waiting || a.clock.Idle() {
+			continue
+		}
+		if now.IsZero() {
+			now = r.c.Now()
+		}
+		a.clock.Waiting(now)
+	}
+}
+
+// checkIdle runs while there is nothing to read. It tells whether it had something to say.
+func (r *reader[T]) checkIdle() (bool, error) {
+	w := r.watermark()
+	idle := !r.Exhausted() && r.clock.Waiting(r.c.Now())
+	if w <= r.mark && !idle {
+		return false, nil
 	}
 	b := r.pool.Get()
-	b.Mark(record.Idle, 0)
-	return r.c.Out.Emit(b)
+	if w > r.mark {
+		r.mark = w
+		b.Mark(record.Watermark, w)
+	}
+	if idle {
+		b.Mark(record.Idle, 0)
+	}
+	return true, r.c.Out.Emit(b)
 }
 
 func (r *reader[T]) Deadline() (time.Time, bool) {
 	at, ok := r.clock.Deadline()
+	for _, a := range r.active {
+		if t, has := a.clock.Deadline(); has && a.waiting && (!ok || t.Before(at)) {
+			at, ok = t, true
+		}
+	}
 	if !r.asked.IsZero() && !r.noMore {
 		if t := r.asked.Add(askAgain); !ok || t.Before(at) {
 			at, ok = t, true

@@ -59,6 +59,27 @@ func (s *builders[T]) send(ch int) error {
 	return s.outs[ch].Send(b)
 }
 
+// fit makes the open batch of ch take rows with or without times: a batch has times for all of its
+// rows or for none.
+func (s *builders[T]) fit(ch int, times bool) error {
+	if b := s.open[ch]; b != nil && len(b.Rows) > 0 && (len(b.Times) > 0) != times {
+		return s.send(ch)
+	}
+	return nil
+}
+
+func (s *builders[T]) fitAll(times bool) error {
+	if s.holding == 0 {
+		return nil
+	}
+	for ch := range s.open {
+		if err := s.fit(ch, times); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // markAll puts m behind what every channel has so far.
 func (s *builders[T]) markAll(m record.Mark) {
 	for ch := range s.outs {
@@ -76,6 +97,13 @@ func (s *builders[T]) absorb(ch int, b *record.Batch[T]) error {
 		}
 		return s.outs[ch].Send(b)
 	}
+	hasTimes := len(b.Times) > 0
+	if b.Len() > 0 {
+		if err := s.fit(ch, hasTimes); err != nil {
+			b.Release()
+			return err
+		}
+	}
 	to := s.at(ch)
 	if len(to.Rows)+b.Len() > s.rows {
 		if err := s.send(ch); err != nil {
@@ -84,7 +112,6 @@ func (s *builders[T]) absorb(ch int, b *record.Batch[T]) error {
 		}
 		to = s.at(ch)
 	}
-	hasTimes := len(b.Times) > 0
 	spans(b, func(i int) {
 		to.Rows = append(to.Rows, b.Rows[i])
 		if hasTimes {
@@ -144,7 +171,7 @@ func (r *rebalanceRouter[T]) Emit(a record.Any) error {
 		return r.absorb(0, b)
 	}
 	hasTimes := len(b.Times) > 0
-	var err error
+	err := r.fitAll(hasTimes)
 	spans(b, func(i int) {
 		to := r.at(r.next)
 		to.Rows = append(to.Rows, b.Rows[i])
@@ -228,6 +255,10 @@ func (r *hashRouter[K, T]) Emit(a record.Any) error {
 		return r.absorb(0, b)
 	}
 	hasTimes := len(b.Times) > 0
+	if err := r.fitAll(hasTimes); err != nil {
+		b.Release()
+		return err
+	}
 	start := 0
 	for m := 0; ; m++ {
 		end := b.Len()

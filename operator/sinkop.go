@@ -84,7 +84,8 @@ func (s *sinkOp[T]) Open(c *Context) error {
 	if s.committer != nil {
 		ctx, cancel := context.WithCancel(c.Context)
 		s.cancel = cancel
-		s.work = make(chan pendingCommit, maxUncommitted+1)
+		// Prepare lets at most maxUncommitted wait here and as many for their checkpoint.
+		s.work = make(chan pendingCommit, 2*maxUncommitted)
 		s.gone = make(chan struct{})
 		go s.commitLoop(ctx)
 	}
@@ -116,6 +117,9 @@ func (s *sinkOp[T]) Prepare(id job.CheckpointID) error {
 	}
 	if len(items) == 0 {
 		return nil
+	}
+	if s.committer == nil {
+		return job.Errorf(job.ClassInternal, "sink %q has no committer and its writer gave %d committables, which nobody would ever commit", s.c.Name, len(items))
 	}
 	// While checkpoints fail, for whatever reason, what they prepared collects; it is committed
 	// together with the next that succeeds.
@@ -172,7 +176,7 @@ func (s *sinkOp[T]) commitLoop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case p := <-s.work:
-			err := s.commit(ctx, p.items)
+			err := guard(func() error { return s.commit(ctx, p.items) })
 			if ctx.Err() != nil {
 				return
 			}
@@ -184,6 +188,9 @@ func (s *sinkOp[T]) commitLoop(ctx context.Context) {
 				s.queued--
 				return nil
 			})
+			if err != nil {
+				return // The task fails; nothing overtakes what could not be committed.
+			}
 		}
 	}
 }

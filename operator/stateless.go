@@ -80,8 +80,11 @@ func MapInto[A, B any](f func(in *A, out *B)) Operator {
 
 func (m *mapOp[A, B]) Push(_ int, a record.Any) error {
 	in := batchOf[A](a)
-	out := m.pool.Get()
 	n := in.Len()
+	if n > 4*m.pool.Rows() {
+		return m.grow(in)
+	}
+	out := m.pool.Get()
 	if cap(out.Rows) < n {
 		out.Rows = make([]B, n)
 	}
@@ -114,6 +117,23 @@ func (m *mapOp[A, B]) Push(_ int, a record.Any) error {
 	moveTimes(out, in)
 	in.Release()
 	return m.out.Emit(out)
+}
+
+// grow maps a batch whose results are much larger than the records, in batches that the pool keeps.
+func (m *mapOp[A, B]) grow(in *record.Batch[A]) error {
+	col := Collector[B]{out: m.out, pool: m.pool, rows: m.pool.Rows(), time: record.MinTime}
+	spans(in, func(i int) {
+		out := col.next(in.Time(i))
+		if m.into == nil {
+			*out = m.f(&in.Rows[i])
+			return
+		}
+		var zero B
+		*out = zero
+		m.into(&in.Rows[i], out)
+	}, col.mark)
+	in.Release()
+	return col.done()
 }
 
 // moveTimes gives out, which holds one row for each selected row of in, the times and marks of in.

@@ -1,8 +1,6 @@
 package operator
 
 import (
-	"container/heap"
-
 	"github.com/cairnstream/cairn/codec"
 	"github.com/cairnstream/cairn/statebackend"
 )
@@ -14,11 +12,14 @@ type timerKey[K comparable] struct {
 }
 
 // timers are the event-time timers of a keyed operator. The state is what a checkpoint holds; the
-// index, keys by time under a heap of times, is rebuilt from it.
+// index, keys by time under a heap of times, is rebuilt from it. A timer that was taken back stays
+// in both, as false, until its time comes: so a key that sets and takes back one timer with every
+// record has one entry, not one for each record.
 type timers[K comparable] struct {
 	state statebackend.Value[timerKey[K], bool]
 	hash  func(*K) uint64
 	index timeIndex[hashed[K]]
+	cur   timerKey[K] // Storage of the current timer.
 }
 
 type hashed[K comparable] struct {
@@ -58,15 +59,21 @@ func (t *timers[K]) rebuild() {
 }
 
 func (t *timers[K]) set(key *K, hash uint64, time int64) {
-	if v, fresh := t.state.Upsert(hash, slotAt(hash, time), &timerKey[K]{*key, time}); fresh {
-		*v = true
+	t.cur.Key, t.cur.Time = *key, time
+	v, fresh := t.state.Upsert(hash, slotAt(hash, time), &t.cur)
+	*v = true
+	if fresh {
 		t.index.add(time, hashed[K]{*key, hash})
 	}
 }
 
-// remove takes the timer out of the state; the index forgets it when its time comes.
+// remove takes the timer back.
 func (t *timers[K]) remove(key *K, hash uint64, time int64) {
-	t.state.Delete(hash, slotAt(hash, time), &timerKey[K]{*key, time})
+	t.cur.Key, t.cur.Time = *key, time
+	slot, off := slotAt(hash, time), false
+	if v := t.state.Get(hash, slot, &t.cur); v != nil && *v {
+		t.state.Set(hash, slot, &t.cur, &off)
+	}
 }
 
 // pop takes the next timer that is due at watermark w.
@@ -77,7 +84,12 @@ func (t *timers[K]) pop(w int64) (k hashed[K], time int64, ok bool) {
 			return k, 0, false
 		}
 		k = t.index.pop()
-		if t.state.Delete(k.hash, slotAt(k.hash, time), &timerKey[K]{k.key, time}) {
+		t.cur.Key, t.cur.Time = k.key, time
+		slot := slotAt(k.hash, time)
+		v := t.state.Get(k.hash, slot, &t.cur)
+		on := v != nil && *v
+		t.state.Delete(k.hash, slot, &t.cur)
+		if on {
 			return k, time, true
 		}
 	}
@@ -122,8 +134,15 @@ func (c timerCodec[K]) Schema() codec.Schema {
 type timeIndex[V any] struct {
 	at    map[int64]*bucket[V]
 	times timeHeap
-	spare *bucket[V]
+	free  []*bucket[V]
 }
+
+// Emptied buckets are kept for other times: enough for many timers of few keys each, and one large
+// one for windows, whose keys all have the same time.
+const (
+	freeBuckets = 1024
+	largeBucket = 4096
+)
 
 type bucket[V any] struct {
 	vs   []V
@@ -136,13 +155,13 @@ func (x *timeIndex[V]) add(time int64, v V) {
 		if x.at == nil {
 			x.at = map[int64]*bucket[V]{}
 		}
-		if b = x.spare; b != nil {
-			x.spare = nil
+		if n := len(x.free); n > 0 {
+			b, x.free = x.free[n-1], x.free[:n-1]
 		} else {
 			b = &bucket[V]{}
 		}
 		x.at[time] = b
-		heap.Push(&x.times, time)
+		x.times.push(time)
 	}
 	b.vs = append(b.vs, v)
 }
@@ -163,24 +182,57 @@ func (x *timeIndex[V]) pop() V {
 	b.vs[b.next] = zero
 	b.next++
 	if b.next == len(b.vs) {
-		heap.Pop(&x.times)
+		x.times.pop()
 		delete(x.at, time)
 		b.vs, b.next = b.vs[:0], 0
-		x.spare = b
+		if n := len(x.free); n == 0 || n < freeBuckets && cap(b.vs) <= largeBucket {
+			x.free = append(x.free, b)
+		}
 	}
 	return v
 }
 
+// timeHeap is a binary heap, earliest first.
 type timeHeap []int64
 
-func (h timeHeap) Len() int           { return len(h) }
-func (h timeHeap) Less(i, j int) bool { return h[i] < h[j] }
-func (h timeHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *timeHeap) Push(x any)        { *h = append(*h, x.(int64)) }
-func (h *timeHeap) Pop() any {
-	old := *h
-	n := len(old)
-	x := old[n-1]
-	*h = old[:n-1]
-	return x
+func (h *timeHeap) push(t int64) {
+	s := append(*h, t)
+	i := len(s) - 1
+	for i > 0 {
+		parent := (i - 1) / 2
+		if s[parent] <= t {
+			break
+		}
+		s[i] = s[parent]
+		i = parent
+	}
+	s[i] = t
+	*h = s
+}
+
+// pop removes the earliest.
+func (h *timeHeap) pop() {
+	s := *h
+	n := len(s) - 1
+	t := s[n]
+	s = s[:n]
+	*h = s
+	i := 0
+	for {
+		child := 2*i + 1
+		if child >= n {
+			break
+		}
+		if child+1 < n && s[child+1] < s[child] {
+			child++
+		}
+		if s[child] >= t {
+			break
+		}
+		s[i] = s[child]
+		i = child
+	}
+	if n > 0 {
+		s[i] = t
+	}
 }

@@ -31,10 +31,21 @@ func (t *timestampsOp[T]) Push(_ int, a record.Any) error {
 	b := batchOf[T](a)
 	newest := record.MinTime
 	b.Times = b.Times[:0]
-	for i := range b.Rows {
-		ms := t.time(&b.Rows[i]).UnixMilli()
-		b.Times = append(b.Times, ms)
-		newest = max(newest, ms)
+	if b.Sel == nil {
+		for i := range b.Rows {
+			ms := t.time(&b.Rows[i]).UnixMilli()
+			b.Times = append(b.Times, ms)
+			newest = max(newest, ms)
+		}
+	} else {
+		for range b.Rows {
+			b.Times = append(b.Times, record.MinTime)
+		}
+		for _, i := range b.Sel { // f sees no record that was filtered away.
+			ms := t.time(&b.Rows[i]).UnixMilli()
+			b.Times[i] = ms
+			newest = max(newest, ms)
+		}
 	}
 	keep := b.Marks[:0]
 	for _, m := range b.Marks {

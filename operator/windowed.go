@@ -55,7 +55,7 @@ type paneRef[K comparable] struct {
 
 // NewWindow returns the operator of a windowed aggregation.
 func NewWindow[K comparable, T, A, R any](def WindowAggregate[K, T, A, R]) Operator {
-	return &windowOp[K, T, A, R]{def: def, start: 0, end: 0}
+	return &windowOp[K, T, A, R]{def: def}
 }
 
 func (w *windowOp[K, T, A, R]) Open(c *Context) error {
@@ -93,7 +93,7 @@ func (w *windowOp[K, T, A, R]) EndOfData() error               { return w.seg.ad
 func (w *windowOp[K, T, A, R]) records(b *record.Batch[T], from, to int) error {
 	haveHash := len(b.Hash) == len(b.Rows) && len(b.Hash) > 0
 	if len(b.Times) != len(b.Rows) {
-		return job.Errorf(job.ClassRefused, "window %q: the records have no event time: add Timestamps to the source", w.c.Name)
+		return w.noTime()
 	}
 	late := int64(0)
 	for n := from; n < to; n++ {
@@ -103,6 +103,9 @@ func (w *windowOp[K, T, A, R]) records(b *record.Batch[T], from, to int) error {
 		}
 		t := b.Times[i]
 		if t < w.start || t >= w.end {
+			if t == record.MinTime {
+				return w.noTime()
+			}
 			w.start, w.end = w.def.Assign(t)
 		}
 		if w.end-1 <= w.seg.now {
@@ -128,6 +131,10 @@ func (w *windowOp[K, T, A, R]) records(b *record.Batch[T], from, to int) error {
 		w.c.Counters.Late.Add(late)
 	}
 	return w.col.err
+}
+
+func (w *windowOp[K, T, A, R]) noTime() error {
+	return job.Errorf(job.ClassRefused, "window %q: the records have no event time: add Timestamps to the source", w.c.Name)
 }
 
 func (w *windowOp[K, T, A, R]) fire(now int64, limit int) (bool, error) {
