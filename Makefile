@@ -64,7 +64,7 @@ fuzz: ## every fuzz target for FUZZTIME (30s) each
 
 .PHONY: e2e
 e2e: tools-servers build ## whole clusters: real processes, real etcd, real S3 gateway, kill -9
-	CAIRN_REQUIRE_SERVERS=1 CAIRN_BIN=$(CURDIR)/bin $(STATIC) $(GO) test -vet=off -tags e2e -count=1 -timeout $(E2E_TIMEOUT) $(TESTFLAGS) ./test/e2e/...
+	CAIRN_REQUIRE_SERVERS=1 CAIRN_BIN=$(CURDIR)/bin $(STATIC) $(GO) test -v -vet=off -tags e2e -count=1 -timeout $(E2E_TIMEOUT) $(TESTFLAGS) ./test/e2e/...
 
 .PHONY: demo
 demo: ## the guided job on real data: runs, loses a TaskManager, recovers, checks the answer
