@@ -228,21 +228,30 @@ func (jm *jobManager) elect(ctx context.Context) error {
 	}
 	defer meta.close()
 	var store blob.Store
-	var closeBlob func()
-	err = everySecond(ctx, jm.log, whatBlob, jm.ready, func(ctx context.Context) (err error) {
-		store, closeBlob, err = openBlob(ctx, jm.cfg.Blob, jm.leader.reg)
-		return err
+	closeBlob := func() {}
+	defer func() { closeBlob() }()
+	// Side by side, so that each has its line a second when both are away.
+	probes := group.New(ctx)
+	probes.Go(whatBlob, func(ctx context.Context) error {
+		return everySecond(ctx, jm.log, whatBlob, jm.ready, func(ctx context.Context) error {
+			s, done, err := openBlob(ctx, jm.cfg.Blob, jm.leader.reg)
+			if err == nil {
+				store, closeBlob = s, done
+			}
+			return err
+		})
 	})
-	if err != nil {
+	probes.Go(whatMetadata, func(ctx context.Context) error {
+		return everySecond(ctx, jm.log, whatMetadata, jm.ready, func(ctx context.Context) error {
+			_, err := reach(ctx, meta.store, jm.leader.election())
+			return err
+		})
+	})
+	if err := probes.Wait(); err != nil {
 		return err
 	}
-	defer closeBlob()
-	err = everySecond(ctx, jm.log, whatMetadata, jm.ready, func(ctx context.Context) error {
-		_, err := reach(ctx, meta.store, jm.leader.election())
-		return err
-	})
-	if err != nil {
-		return err
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	g := group.New(ctx)
 	g.Go("metadata store", func(ctx context.Context) error { return jm.leader.watch(ctx, meta.store) })
