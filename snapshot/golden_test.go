@@ -16,7 +16,7 @@ var update = flag.Bool("update", false, "write the golden files of the current v
 const (
 	goldenManifest = "testdata/manifest.v1.golden"
 	goldenObject   = "testdata/object.v1.golden"
-	goldenKeys     = 3000
+	goldenKeys     = 20_000
 )
 
 // The files were written by the first release of version 1 of the formats. Every later version must open them.

@@ -58,7 +58,7 @@ func cpuTime() time.Duration {
 }
 
 func reportCPU(b *testing.B, start time.Duration, ops int) {
-	b.ReportMetric(float64((cpuTime() - start).Nanoseconds())/float64(b.N)/float64(ops), "cpu-ns/op")
+	b.ReportMetric(float64((cpuTime()-start).Nanoseconds())/float64(b.N)/float64(ops), "cpu-ns/op")
 }
 
 func BenchmarkUpsert(b *testing.B) {

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -24,6 +25,8 @@ const (
 	blockTarget = 128 << 10
 	// MaxBlock bounds the bytes of a block before compression, and with it the size of one entry.
 	MaxBlock = 64 << 20
+	// maxRunHead bounds the bytes before the entries of a run.
+	maxRunHead = 4 * binary.MaxVarintLen64
 	// maxTrailer bounds the bytes of a trailer.
 	maxTrailer = 256 << 20
 )

@@ -158,20 +158,30 @@ func (b Block) Decode(stored, dst []byte) ([]byte, error) {
 	return raw, nil
 }
 
-// Runs calls visit with each run of entries in a decoded block.
+// Runs calls visit with each run of entries in a decoded block. The data is valid during the call only.
 func (b Block) Runs(raw []byte, visit func(group int, entries int64, data []byte) error) error {
 	c := cursor{data: raw}
 	var entries int64
+	var rows []byte
 	last := b.First
 	for len(c.data) > 0 {
 		group := int(c.uvarint(job.MaxMaxParallelism))
 		n := c.uvarint(1 << 56)
-		data := c.bytes(c.uvarint(MaxBlock))
+		size := c.uvarint(MaxBlock)
+		stride := int(c.uvarint(maxStride))
+		data := c.bytes(size)
+		if stride > 0 && len(data)%stride != 0 {
+			c.bad = true
+		}
 		if c.bad || group < last || group > b.Last || n > b.Entries-entries {
 			return corrupt("block at byte %d: its runs of entries do not add up", b.Offset)
 		}
 		last = group
 		entries += n
+		if stride > 0 {
+			rows = untranspose(rows[:0], data, stride)
+			data = rows
+		}
 		if err := visit(group, n, data); err != nil {
 			return err
 		}

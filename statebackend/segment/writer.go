@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
@@ -46,13 +47,13 @@ func (w *Writer) Add(group int, entries int64, data []byte) error {
 	if entries == 0 {
 		return nil
 	}
-	if len(data) > MaxBlock-3*binary.MaxVarintLen64 {
+	if len(data) > MaxBlock-maxRunHead {
 		return fmt.Errorf("%w: %d bytes of one key group in a run, limit is %d", ErrTooLarge, len(data), MaxBlock)
 	}
 	if group < w.desc.First || group > w.desc.Last || len(w.raw) > 0 && group < w.open.Last || len(w.blocks) > 0 && group < w.blocks[len(w.blocks)-1].Last {
 		return fmt.Errorf("key group %d is out of order in [%d,%d]", group, w.desc.First, w.desc.Last)
 	}
-	if len(w.raw) > 0 && len(w.raw)+len(data) > MaxBlock-3*binary.MaxVarintLen64 {
+	if len(w.raw) > 0 && len(w.raw)+len(data) > MaxBlock-maxRunHead {
 		if err := w.flush(); err != nil {
 			return err
 		}
@@ -64,8 +65,10 @@ func (w *Writer) Add(group int, entries int64, data []byte) error {
 	w.open.Entries += entries
 	w.raw = binary.AppendUvarint(w.raw, uint64(group))
 	w.raw = binary.AppendUvarint(w.raw, uint64(entries))
+	stride := strideOf(entries, len(data))
 	w.raw = binary.AppendUvarint(w.raw, uint64(len(data)))
-	w.raw = append(w.raw, data...)
+	w.raw = binary.AppendUvarint(w.raw, uint64(stride))
+	w.raw = transpose(w.raw, data, stride)
 	if len(w.raw) >= blockTarget {
 		return w.flush()
 	}
@@ -138,6 +141,54 @@ func (w *Writer) Finish() (Summary, error) {
 		return Summary{}, err
 	}
 	return Summary{Entries: w.entries, Length: w.offset, Index: index}, nil
+}
+
+// Entries of one size compress in a quarter of the time, and better, when their first bytes lie together, then
+// their second ones, and so on: numbers differ mostly in their low bytes. Whether all entries have one size the
+// writer cannot know, but it does no harm to take it that way when the sizes add up.
+const (
+	minTransposed = 16
+	maxStride     = 64
+)
+
+func strideOf(entries int64, size int) int {
+	if entries < minTransposed || int64(size)%entries != 0 || int64(size)/entries > maxStride || int64(size)/entries < 2 {
+		return 0
+	}
+	return int(int64(size) / entries)
+}
+
+// transpose appends data's columns to dst: the bytes 0, stride, 2 stride, ..., then 1, stride + 1, ...
+func transpose(dst, data []byte, stride int) []byte {
+	if stride == 0 {
+		return append(dst, data...)
+	}
+	dst = slices.Grow(dst, len(data))
+	rows := len(data) / stride
+	for c := range stride {
+		column := dst[len(dst) : len(dst)+rows]
+		for i, at := 0, c; i < len(column); i, at = i+1, at+stride {
+			column[i] = data[at]
+		}
+		dst = dst[:len(dst)+rows]
+	}
+	return dst
+}
+
+// untranspose appends the rows to dst.
+func untranspose(dst, data []byte, stride int) []byte {
+	dst = slices.Grow(dst, len(data))
+	n := len(dst)
+	dst = dst[:n+len(data)]
+	out := dst[n:]
+	rows := len(data) / stride
+	for c := range stride {
+		column := data[c*rows : (c+1)*rows]
+		for i, at := 0, c; i < len(column); i, at = i+1, at+stride {
+			out[at] = column[i]
+		}
+	}
+	return dst
 }
 
 func flag(b bool) byte {
