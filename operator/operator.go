@@ -59,6 +59,9 @@ type Yielder interface {
 	Pending() bool
 	// Resume does a bounded part of it, of about a millisecond.
 	Resume() error
+	// Interruptible tells whether what is left of the work follows from the operator's state alone,
+	// so that a barrier may be taken before it is done.
+	Interruptible() bool
 }
 
 // Checkpointed is implemented by operators with a part in checkpoints beyond keyed state.

@@ -224,6 +224,7 @@ func (p *processOp[K, T, U]) Ready() error {
 func (p *processOp[K, T, U]) Push(_ int, a record.Any) error { return p.seg.push(batchOf[T](a)) }
 func (p *processOp[K, T, U]) Pending() bool                  { return p.seg.pending() }
 func (p *processOp[K, T, U]) Resume() error                  { return p.seg.resume() }
+func (p *processOp[K, T, U]) Interruptible() bool            { return p.seg.interruptible() }
 func (p *processOp[K, T, U]) EndOfData() error               { return p.seg.advance(record.MaxTime) }
 
 func (p *processOp[K, T, U]) records(b *record.Batch[T], from, to int) error {

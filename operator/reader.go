@@ -178,6 +178,7 @@ func (r *reader[T]) Poll() (bool, error) {
 	switch status {
 	case ReadWait:
 		a.waiting = true
+		r.checkSplits() // Its wait begins.
 	case ReadEnd:
 		if err := r.finish(a); err != nil {
 			b.Release()
@@ -324,6 +325,9 @@ func (r *reader[T]) checkIdle() (bool, error) {
 }
 
 func (r *reader[T]) Deadline() (time.Time, bool) {
+	if r.Exhausted() {
+		return time.Time{}, false
+	}
 	at, ok := r.clock.Deadline()
 	for _, a := range r.active {
 		if t, has := a.clock.Deadline(); has && a.waiting && (!ok || t.Before(at)) {

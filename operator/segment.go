@@ -36,6 +36,11 @@ func (s *segments[T]) pending() bool { return s.firing || s.b != nil }
 
 func (s *segments[T]) resume() error { return s.run() }
 
+// interruptible tells whether only timers are left to fire: no row waits behind them.
+func (s *segments[T]) interruptible() bool {
+	return s.b == nil || s.from == s.b.Len() && s.mark == len(s.b.Marks)
+}
+
 // advance starts firing at w and does not pass w on: the end of the data does that.
 func (s *segments[T]) advance(w int64) error {
 	s.now, s.firing, s.silent = w, true, true

@@ -88,6 +88,7 @@ func (w *windowOp[K, T, A, R]) Ready() error {
 func (w *windowOp[K, T, A, R]) Push(_ int, a record.Any) error { return w.seg.push(batchOf[T](a)) }
 func (w *windowOp[K, T, A, R]) Pending() bool                  { return w.seg.pending() }
 func (w *windowOp[K, T, A, R]) Resume() error                  { return w.seg.resume() }
+func (w *windowOp[K, T, A, R]) Interruptible() bool            { return w.seg.interruptible() }
 func (w *windowOp[K, T, A, R]) EndOfData() error               { return w.seg.advance(record.MaxTime) }
 
 func (w *windowOp[K, T, A, R]) records(b *record.Batch[T], from, to int) error {
