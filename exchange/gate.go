@@ -164,6 +164,31 @@ func (g *Gate) Poll() (Item, bool, error) {
 	return item, true, nil
 }
 
+// PollBarrier takes a barrier or cancel-barrier that is the next item of an unblocked port, and
+// leaves everything else where it is. A subtask that still has to act on what it took before may
+// take barriers in between.
+func (g *Gate) PollBarrier() (Item, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.mu.err != nil {
+		return Item{}, false // Poll returns it.
+	}
+	for range g.mu.runnable.n {
+		p := g.ports[g.mu.runnable.pop()]
+		p.listed = false
+		if p.blocked || p.len() == 0 {
+			continue
+		}
+		if e := &p.queue[p.head]; !e.isData() && (e.control.Kind == record.Barrier || e.control.Kind == record.CancelBarrier) {
+			c := p.pop().control
+			p.list()
+			return Item{Port: p.index, Control: c}, true
+		}
+		p.list()
+	}
+	return Item{}, false
+}
+
 // Block stops Poll from taking of port i until Unblock. What arrives meanwhile stays queued.
 func (g *Gate) Block(i int) {
 	g.mu.Lock()

@@ -34,7 +34,7 @@ type total struct {
 type acc struct{ Sum, Count int64 }
 
 func makeEvent(n int64, e *event) {
-	*e = event{Key: fmt.Sprintf("k%d", n*7919%97), Value: n, At: n/3*1000 - n%5*400}
+	*e = event{Key: fmt.Sprintf("k%d", n*7919%1997), Value: n, At: n/3*1000 - n%5*400}
 }
 
 var sums = window.Functions[string, event, acc, total]{
@@ -51,7 +51,7 @@ func windowed(n int64, rate float64, out *collect.Sink[total], counts *collect.S
 			Timestamps(func(e *event) time.Time { return time.UnixMilli(e.At) }, watermark.Bounded(10*time.Second))
 		kept := events.Filter("odd", func(e *event) bool { return e.Value%3 != 0 })
 		kept.KeyBy(func(e *event) string { return e.Key }).
-			Window("per-minute", window.Tumbling(time.Minute)).Aggregate(sums).
+			Window("per-10-minutes", window.Tumbling(10*time.Minute)).Aggregate(sums).
 			Sink("totals", out)
 		kept.KeyBy(func(e *event) string { return e.Key }).
 			Process("count", func(s *operator.States[string]) operator.Handler[string, event, string] {
@@ -91,7 +91,7 @@ func naive(n int64) (totals map[total]int, counts map[string]int) {
 		if e.Value%3 == 0 {
 			continue
 		}
-		start := e.At - ((e.At%60000)+60000)%60000
+		start := e.At - ((e.At%600000)+600000)%600000
 		p := pane{e.Key, start}
 		if accs[p] == nil {
 			accs[p] = &acc{}
