@@ -158,9 +158,7 @@ func (a *App) command(c *cobra.Command, o *options, run func(ctx context.Context
 			problems = append(problems, argumentProblems(args, want, required)...)
 		}
 		problems = append(problems, o.load(a.Environ)...)
-		if o.check != nil {
-			problems = append(problems, o.check()...)
-		}
+		problems = append(problems, o.checked()...)
 		if len(problems) > 0 {
 			return &codeError{
 				code: Usage, err: usage(c.CommandPath(), problems...), hint: c.CommandPath() + " --help lists what there is",

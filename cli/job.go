@@ -69,7 +69,7 @@ func showJob(w *tabwriter.Writer, d coordinator.JobDetail) {
 	field(w, "Started", clock(j.Started))
 	field(w, "Ended", clock(j.Ended))
 	if j.Checkpoint > 0 {
-		field(w, "Checkpoint", fmt.Sprintf("%d, %s", uint64(j.Checkpoint), ago(j.Checkpointed)))
+		field(w, "Checkpoint", strings.TrimRight(fmt.Sprintf("%d  %s", uint64(j.Checkpoint), ago(j.Checkpointed)), " "))
 	}
 	if d.Restored > 0 {
 		field(w, "Restored from", fmt.Sprintf("checkpoint %d", uint64(d.Restored)))

@@ -40,9 +40,11 @@ type option struct {
 	list  bool // It may be given several times, and is a list in the file.
 	flag  bool // It is a flag and nothing else: it belongs to one call, not to an installation.
 	yes   bool // A flag without a value.
+	plain bool // Its text is not a string in YAML.
 
 	raw    raw
 	source string
+	failed bool // It has a value that is wrong.
 }
 
 // raw is a flag's value as it was written. It takes anything, so that the parse goes on.
@@ -73,7 +75,7 @@ func (o *options) text(p *string, key, arg, usage string) *option {
 
 func (o *options) number(p *int, key, usage string) *option {
 	return o.add(&option{
-		key: key, usage: usage, arg: "N",
+		key: key, usage: usage, arg: "N", plain: true,
 		set: func(t []string) error {
 			n, err := strconv.Atoi(last(t))
 			if err != nil {
@@ -91,7 +93,7 @@ func (o *options) number(p *int, key, usage string) *option {
 
 func (o *options) duration(p *time.Duration, key, usage string) *option {
 	return o.add(&option{
-		key: key, usage: usage, arg: "DURATION",
+		key: key, usage: usage, arg: "DURATION", plain: true,
 		set: func(t []string) error {
 			d, err := time.ParseDuration(last(t))
 			if err != nil {
@@ -109,7 +111,7 @@ func (o *options) duration(p *time.Duration, key, usage string) *option {
 
 func (o *options) yesNo(p *bool, key, usage string) *option {
 	return o.add(&option{
-		key: key, usage: usage, yes: true,
+		key: key, usage: usage, yes: true, plain: true,
 		set: func(t []string) error {
 			v, err := strconv.ParseBool(last(t))
 			if err != nil {
@@ -257,6 +259,7 @@ func (o *options) load(environ []string) (problems []string) {
 func (p *option) take(texts []string, source string) []string {
 	p.source = source
 	if err := p.set(texts); err != nil {
+		p.failed = true
 		return []string{source + ": " + err.Error()}
 	}
 	return nil
@@ -295,6 +298,7 @@ func (o *options) readFile(from string) (problems []string) {
 		}
 		texts, ok := scalars(v, p.list)
 		if !ok {
+			p.failed = true
 			what := "one value"
 			if p.list {
 				what = "a value or a list of values"
@@ -343,6 +347,20 @@ func (o *options) keys() (out []string) {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// checked is what check says of settings whose own value was not wrong already.
+func (o *options) checked() (problems []string) {
+	if o.check == nil {
+		return nil
+	}
+	for _, problem := range o.check() {
+		key, _, _ := strings.Cut(problem, ":")
+		if p := o.find(key); p == nil || !p.failed {
+			problems = append(problems, problem)
+		}
+	}
+	return problems
 }
 
 // given tells whether a setting was found anywhere.
@@ -411,9 +429,12 @@ func (o *options) print(w io.Writer) error {
 		if p.flag {
 			continue
 		}
-		v, err := yaml.Marshal(secret.ReplaceAllString(p.get(), "$1***@"))
-		if err != nil {
-			return err
+		v := []byte(p.get())
+		if !p.plain {
+			var err error
+			if v, err = yaml.Marshal(secret.ReplaceAllString(p.get(), "$1***@")); err != nil {
+				return err
+			}
 		}
 		source := p.source
 		switch {
