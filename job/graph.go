@@ -52,6 +52,7 @@ const (
 // Edge is one input of an operator.
 type Edge struct {
 	From      int       // Index of the sending operator in Graph.Operators.
+	Output    string    `json:",omitempty"` // Name of a side output of it; empty for the main one.
 	Partition Partition //
 	Codec     string    // Schema of the records, as Codec.Schema gives it.
 	Key       string    `json:",omitempty"` // Schema of the key of a Hash edge.
@@ -79,6 +80,8 @@ type Operator struct {
 	Params string `json:",omitempty"`
 	// Bounded is set on an enumerator whose input ends.
 	Bounded bool `json:",omitempty"`
+	// Sides are the names of its side outputs.
+	Sides []string `json:",omitempty"`
 	// TwoPhase is set on a sink that commits with checkpoints.
 	TwoPhase bool `json:",omitempty"`
 }
@@ -149,6 +152,9 @@ func (g Graph) Validate() error {
 			if e.From < 0 || e.From >= i {
 				bad("operator %q: input from operator %d, which does not come before it", op.Name, e.From)
 				continue
+			}
+			if e.Output != "" && !slices.Contains(g.Operators[e.From].Sides, e.Output) {
+				bad("operator %q: input from side output %q of %q, which has none of that name", op.Name, e.Output, g.Operators[e.From].Name)
 			}
 			used[e.From] = true
 		}

@@ -18,8 +18,9 @@ type Vertex struct {
 // PlanEdge joins two vertices. Operator numbers are those of the graph.
 type PlanEdge struct {
 	ID        int
-	From, To  int // Indices into Plan.Vertices.
-	FromOp    int // The operator whose output this is.
+	From, To  int    // Indices into Plan.Vertices.
+	FromOp    int    // The operator whose output this is.
+	Output    string // Name of its side output; empty for the main one.
 	ToOp      int
 	Input     int // Which input of ToOp.
 	Partition Partition
@@ -69,7 +70,7 @@ func NewPlan(g Graph, s Settings) (*Plan, error) {
 			Enumerator: op.Kind == KindEnumerator, Reader: op.Kind == KindReader,
 		})
 		for n, in := range op.Inputs {
-			e := PlanEdge{ID: len(p.Edges), From: vertexOf[in.From], To: v, FromOp: in.From, ToOp: i, Input: n, Partition: in.Partition}
+			e := PlanEdge{ID: len(p.Edges), From: vertexOf[in.From], To: v, FromOp: in.From, Output: in.Output, ToOp: i, Input: n, Partition: in.Partition}
 			if e.Partition == Forward && par[in.From] != par[i] {
 				e.Partition = Rebalance
 			}

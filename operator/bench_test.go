@@ -25,13 +25,6 @@ type (
 	}
 )
 
-func (r *rec24) fields() *rec24 { return r }
-
-type benchRec[T any] interface {
-	*T
-	fields() *rec24
-}
-
 // releaser ends a chain.
 type releaser struct{ n int }
 
@@ -62,7 +55,7 @@ func perRecord[T any](b *testing.B, op Operator, fill func(*record.Batch[T])) {
 		}
 		return n
 	}
-	for range 3000 {
+	for range 400 {
 		push()
 	}
 	b.ReportAllocs()
@@ -95,14 +88,23 @@ func benchOp[T any](b *testing.B, op Operator, keyed bool, fill func(*record.Bat
 	perRecord(b, op, fill)
 }
 
+// shape is what the benchmarks need to know of a record type.
+type shape[T any] struct {
+	fill func(r *T, key, n int64)
+	keep func(*T) bool
+	next func(*T) T
+	into func(in, out *T)
+	key  func(*T) int64
+	val  func(*T) int64
+}
+
 // filler makes full batches of rows with rising times over that many keys, with a watermark each.
-func filler[T any, P benchRec[T]](keys int64) func(*record.Batch[T]) {
+func (s shape[T]) filler(keys int64) func(*record.Batch[T]) {
 	n, rows := int64(0), record.RowsFor[T]()
 	return func(b *record.Batch[T]) {
 		b.Rows = b.Rows[:rows]
 		for i := range b.Rows {
-			r := P(&b.Rows[i]).fields()
-			r.Key, r.Value, r.Time = n*7919%keys, n, n
+			s.fill(&b.Rows[i], n*7919%keys, n)
 			b.Times = append(b.Times, n)
 			n++
 		}
@@ -110,55 +112,70 @@ func filler[T any, P benchRec[T]](keys int64) func(*record.Batch[T]) {
 	}
 }
 
-func benchAll[T any, P benchRec[T]](b *testing.B, name string) {
-	key := func(r *T) int64 { return P(r).fields().Key }
-	b.Run("fill/"+name, func(b *testing.B) { benchOp(b, Union(), false, filler[T, P](1000)) })
-	b.Run("filter/"+name, func(b *testing.B) {
-		benchOp(b, Filter(func(r *T) bool { return P(r).fields().Value%10 != 0 }), false, filler[T, P](1000))
-	})
-	b.Run("map/"+name, func(b *testing.B) {
-		benchOp(b, Map(func(r *T) T { c := *r; P(&c).fields().Value++; return c }), false, filler[T, P](1000))
-	})
-	b.Run("map-into/"+name, func(b *testing.B) {
-		benchOp(b, MapInto(func(in, out *T) { *out = *in; P(out).fields().Value++ }), false, filler[T, P](1000))
-	})
+func benchAll[T any](b *testing.B, name string, s shape[T]) {
+	few := func() func(*record.Batch[T]) { return s.filler(1000) }
+	b.Run("fill/"+name, func(b *testing.B) { benchOp(b, Union(), false, few()) })
+	b.Run("filter/"+name, func(b *testing.B) { benchOp(b, Filter(s.keep), false, few()) })
+	b.Run("map/"+name, func(b *testing.B) { benchOp(b, Map(s.next), false, few()) })
+	b.Run("map-into/"+name, func(b *testing.B) { benchOp(b, MapInto(s.into), false, few()) })
 	b.Run("flat-map/"+name, func(b *testing.B) {
-		benchOp(b, FlatMap(func(r *T, c *Collector[T]) { c.Emit(*r) }), false, filler[T, P](1000))
+		benchOp(b, FlatMap(func(r *T, c *Collector[T]) { c.Emit(*r) }), false, few())
 	})
 	for _, keys := range []int64{1000, 100_000} {
 		b.Run(fmt.Sprintf("process/%s/keys=%d", name, keys), func(b *testing.B) {
-			benchOp(b, Process(key, codec.Int64(), func(s *States[int64]) Handler[int64, T, int64] {
-				sum := s.Value[int64]("sum")
+			benchOp(b, Process(s.key, codec.Int64(), func(st *States[int64]) Handler[int64, T, int64] {
+				sum := st.Value[int64]("sum")
 				return Handler[int64, T, int64]{Record: func(c *KeyedContext[int64, int64], r *T) {
 					p := sum.Ref()
-					*p += P(r).fields().Value
+					*p += s.val(r)
 					c.Emit(*p)
 				}}
-			}), true, filler[T, P](keys))
+			}), true, s.filler(keys))
 		})
 	}
 	b.Run("timer/"+name, func(b *testing.B) {
-		benchOp(b, Process(key, codec.Int64(), func(s *States[int64]) Handler[int64, T, int64] {
+		benchOp(b, Process(s.key, codec.Int64(), func(*States[int64]) Handler[int64, T, int64] {
 			return Handler[int64, T, int64]{
 				Record: func(c *KeyedContext[int64, int64], r *T) { c.SetTimer(c.Time() + 5000) },
 				Timer:  func(c *KeyedContext[int64, int64]) { c.Emit(c.Time()) },
 			}
-		}), true, filler[T, P](1000))
+		}), true, few())
 	})
 	b.Run("window/"+name, func(b *testing.B) {
 		benchOp(b, NewWindow(WindowAggregate[int64, T, int64, int64]{
-			Key: key, KeyCodec: codec.Int64(), AccCodec: codec.Int64(),
+			Key: s.key, KeyCodec: codec.Int64(), AccCodec: codec.Int64(),
 			Assign: func(t int64) (int64, int64) { s := t / 60_000 * 60_000; return s, s + 60_000 },
 			EndOf:  func(s int64) int64 { return s + 60_000 },
 			Zero:   func() int64 { return 0 },
-			Add:    func(a *int64, r *T) { *a += P(r).fields().Value },
+			Add:    func(a *int64, r *T) { *a += s.val(r) },
 			Result: func(_ int64, _, _ int64, a *int64) int64 { return *a },
-		}), true, filler[T, P](1000))
+		}), true, few())
 	})
 }
 
 func BenchmarkOperators(b *testing.B) {
-	benchAll[rec24](b, "24B")
-	benchAll[rec32](b, "32B")
-	benchAll[rec128](b, "128B")
+	benchAll(b, "24B", shape[rec24]{
+		fill: func(r *rec24, key, n int64) { r.Key, r.Value, r.Time = key, n, n },
+		keep: func(r *rec24) bool { return r.Value%10 != 0 },
+		next: func(r *rec24) rec24 { return rec24{r.Key, r.Value + 1, r.Time} },
+		into: func(in, out *rec24) { *out = *in; out.Value++ },
+		key:  func(r *rec24) int64 { return r.Key },
+		val:  func(r *rec24) int64 { return r.Value },
+	})
+	benchAll(b, "32B", shape[rec32]{
+		fill: func(r *rec32, key, n int64) { r.Key, r.Value, r.Time = key, n, n },
+		keep: func(r *rec32) bool { return r.Value%10 != 0 },
+		next: func(r *rec32) rec32 { c := *r; c.Value++; return c },
+		into: func(in, out *rec32) { *out = *in; out.Value++ },
+		key:  func(r *rec32) int64 { return r.Key },
+		val:  func(r *rec32) int64 { return r.Value },
+	})
+	benchAll(b, "128B", shape[rec128]{
+		fill: func(r *rec128, key, n int64) { r.Key, r.Value, r.Time = key, n, n },
+		keep: func(r *rec128) bool { return r.Value%10 != 0 },
+		next: func(r *rec128) rec128 { c := *r; c.Value++; return c },
+		into: func(in, out *rec128) { *out = *in; out.Value++ },
+		key:  func(r *rec128) int64 { return r.Key },
+		val:  func(r *rec128) int64 { return r.Value },
+	})
 }

@@ -119,7 +119,9 @@ type Context struct {
 	Ended bool
 
 	Out Output
-	Log *zap.Logger
+	// Side gives the side output with that name. What nobody reads is dropped.
+	Side func(name string) Output
+	Log  *zap.Logger
 	// Now is the clock: wall time with a monotonic part.
 	Now func() time.Time
 	// Post runs f on the subtask's goroutine, soon. Any goroutine may call it; it never blocks. An

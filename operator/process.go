@@ -2,6 +2,7 @@ package operator
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/cairnstream/cairn/codec"
@@ -68,6 +69,12 @@ type States[K comparable] struct {
 	backend statebackend.Backend
 	hash    func(*K) uint64
 	cur     *cursor[K]
+	side    func(name string) Output
+	now     *int64
+	outs    sides
+
+	sideNames []string
+	sideTypes map[string]reflect.Type
 }
 
 // cursor is the key that the operator is at.
@@ -84,6 +91,29 @@ func (s *States[K]) Decls() []job.StateDecl { return s.decls }
 
 // Problems lists what was wrong with the declarations.
 func (s *States[K]) Problems() []string { return s.problems }
+
+// Sides names the side outputs that were declared, with the types of their records.
+func (s *States[K]) Sides() (names []string, types map[string]reflect.Type) {
+	return s.sideNames, s.sideTypes
+}
+
+// Side declares a side output.
+func (s *States[K]) Side[V any](name string) *Side[V] {
+	if name == "" || slices.Contains(s.sideNames, name) {
+		s.problems = append(s.problems, fmt.Sprintf("a side output may not be named %q: names are not empty and unique", name))
+	}
+	s.sideNames = append(s.sideNames, name)
+	if s.sideTypes == nil {
+		s.sideTypes = map[string]reflect.Type{}
+	}
+	s.sideTypes[name] = reflect.TypeFor[V]()
+	if s.side == nil {
+		return &Side[V]{}
+	}
+	o := &Side[V]{col: newCollector[V](s.side(name)), now: s.now}
+	s.outs = append(s.outs, o.col)
+	return o
+}
 
 func (s *States[K]) declare(name, kind string, value codec.Schema) {
 	switch {
@@ -183,6 +213,7 @@ type processOp[K comparable, T, U any] struct {
 	cur     cursor[K]
 	k       K // Storage of the current key.
 	hash    func(*K) uint64
+	outs    sides
 	seg     segments[T]
 }
 
@@ -195,13 +226,14 @@ func Process[K comparable, T, U any](key func(*T) K, kc codec.Codec[K], construc
 func (p *processOp[K, T, U]) Open(c *Context) error {
 	p.hash = codec.NewHasher(p.kc)
 	p.cur.key = &p.k
-	s := &States[K]{key: p.kc, backend: c.State, hash: p.hash, cur: &p.cur}
+	p.ctx = KeyedContext[K, U]{Collector: newCollector[U](c.Out), key: &p.k, seg: &p.seg.now}
+	s := &States[K]{key: p.kc, backend: c.State, hash: p.hash, cur: &p.cur, side: c.Side, now: &p.ctx.time}
 	p.handler = p.make(s)
 	if len(s.problems) > 0 {
 		return &job.Problems{What: fmt.Sprintf("operator %q", c.Name), List: s.problems}
 	}
-	p.ctx = KeyedContext[K, U]{Collector: newCollector[U](c.Out), key: &p.k, seg: &p.seg.now}
-	p.seg = segments[T]{process: p.records, fire: p.fire, pass: p.ctx.mark, done: p.ctx.done, now: c.Watermark}
+	p.outs = s.outs
+	p.seg = segments[T]{process: p.records, fire: p.fire, pass: p.pass, done: p.done, now: c.Watermark}
 	if p.handler.Timer != nil {
 		var err error
 		if p.ctx.timers, err = openTimers(c.State, p.kc, p.hash); err != nil {
@@ -209,6 +241,18 @@ func (p *processOp[K, T, U]) Open(c *Context) error {
 		}
 	}
 	return nil
+}
+
+func (p *processOp[K, T, U]) pass(m record.Mark) {
+	p.ctx.mark(m)
+	p.outs.mark(m)
+}
+
+func (p *processOp[K, T, U]) done() error {
+	if err := p.ctx.done(); err != nil {
+		return err
+	}
+	return p.outs.done()
 }
 
 // Ready is called when the state has been restored.
@@ -274,6 +318,7 @@ func (p *processOp[K, T, U]) fire(w int64, limit int) (bool, error) {
 
 func (p *processOp[K, T, U]) Close() error {
 	p.seg.close()
+	p.outs.drop()
 	if p.ctx.Collector != nil {
 		p.ctx.drop()
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -26,6 +27,7 @@ type Job struct {
 	ops      []job.Operator
 	nodes    []operator.Node
 	problems []string
+	sides    map[int]map[string]reflect.Type // Side outputs by operator.
 }
 
 // Arg returns the argument with that name. A missing one is recorded and all are reported
@@ -60,7 +62,7 @@ func (j *Job) bad(format string, args ...any) {
 
 // Build runs p with args and returns what it built. The error lists every problem.
 func Build(p Program, args map[string]string) (bp *operator.Blueprint, err error) {
-	j := &Job{args: args, used: map[string]bool{}, settings: map[string]string{}}
+	j := &Job{args: args, used: map[string]bool{}, settings: map[string]string{}, sides: map[int]map[string]reflect.Type{}}
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("program %q panicked while it built its job: %v", p.Name, v)

@@ -1,6 +1,8 @@
 package stream
 
 import (
+	"reflect"
+
 	"github.com/cairnstream/cairn/codec"
 	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/operator"
@@ -40,7 +42,7 @@ func (k Keyed[K, T]) edge() (job.Edge, operator.Input) {
 	if s.source != nil {
 		s.source.used = true
 	}
-	e := job.Edge{From: s.op, Partition: job.Hash}
+	e := job.Edge{From: s.op, Output: s.output, Partition: job.Hash}
 	in := operator.Input{Router: operator.HashRouter(k.key, k.kc), Empty: emptyBatch[T]}
 	if k.kc != nil {
 		e.Key = k.kc.Schema().String()
@@ -58,10 +60,12 @@ func (k Keyed[K, T]) edge() (job.Edge, operator.Input) {
 func (k Keyed[K, T]) Process[U any](name string, construct func(s *operator.States[K]) operator.Handler[K, T, U]) Stream[U] {
 	j := k.s.j
 	op := job.Operator{Name: name, Kind: job.KindProcess, Stateful: true}
+	var sides map[string]reflect.Type
 	if k.kc != nil {
 		st := operator.NewStates(k.kc)
 		h := construct(st)
 		op.State = st.Decls()
+		op.Sides, sides = st.Sides()
 		for _, p := range st.Problems() {
 			j.bad("operator %q: %s", name, p)
 		}
@@ -72,7 +76,9 @@ func (k Keyed[K, T]) Process[U any](name string, construct func(s *operator.Stat
 			op.State = append(op.State, job.StateDecl{Name: "timers", Kind: "timers", Key: k.kc.Schema().String()})
 		}
 	}
-	return addKeyed[K, T, U](k, op, func() operator.Operator { return operator.Process(k.key, k.kc, construct) })
+	out := addKeyed[K, T, U](k, op, func() operator.Operator { return operator.Process(k.key, k.kc, construct) })
+	j.sides[out.op] = sides
+	return out
 }
 
 // Window groups the records of each key by event time.

@@ -19,6 +19,7 @@ type Stream[T any] struct {
 	codec codec.Codec[T] // nil: the default one.
 	// partition is how the next operator gets the records: Forward unless changed.
 	partition job.Partition
+	output    string        // Name of the side output that it is; empty for the main one.
 	source    *sourceDef[T] // Set directly behind a source.
 }
 
@@ -82,6 +83,19 @@ func (s Stream[T]) Codec(c codec.Codec[T]) Stream[T] {
 func (s Stream[T]) withCodec(c codec.Codec[T]) Stream[T] {
 	s.codec = c
 	return s
+}
+
+// Side returns the side output that the operator which makes s declared under that name. V is the
+// type that it was declared with.
+func (s Stream[T]) Side[V any](name string) Stream[V] {
+	declared, ok := s.j.sides[s.op][name]
+	switch {
+	case !ok:
+		s.j.bad("operator %q has no side output %q", s.j.ops[s.op].Name, name)
+	case declared != reflect.TypeFor[V]():
+		s.j.bad("side output %q of operator %q has records of %v, not of %v", name, s.j.ops[s.op].Name, declared, reflect.TypeFor[V]())
+	}
+	return Stream[V]{j: s.j, op: s.op, output: name, partition: job.Forward}
 }
 
 // Parallelism sets the number of subtasks of the operator that makes this stream.
@@ -159,7 +173,7 @@ func (s Stream[T]) edge() (job.Edge, operator.Input) {
 	if s.source != nil {
 		s.source.used = true
 	}
-	e := job.Edge{From: s.op, Partition: s.partition}
+	e := job.Edge{From: s.op, Output: s.output, Partition: s.partition}
 	in := operator.Input{Empty: emptyBatch[T]}
 	e.Codec, in.Frames, in.NoCodec = s.frames()
 	if in.NoCodec != nil && s.partition != job.Forward {

@@ -9,7 +9,7 @@ import (
 	"github.com/cairnstream/cairn/statebackend"
 )
 
-// link is an operator of a chain with its surroundings, and the Output of that operator.
+// link is an operator of a chain with its surroundings.
 type link struct {
 	op       operator.Operator
 	name     string
@@ -18,34 +18,57 @@ type link struct {
 	keyed    []job.StateHandle    // Keyed state to restore.
 	opened   bool
 	counters operator.Counters
-	next     []operator.Output // Chained operators and routers that read this operator's output.
+	from     *outlet // What it reads, when that is in the same chain; else nil.
+	main     outlet
+	sides    map[string]*outlet
+}
 
-	// mark is the last watermark that the operator emitted.
-	mark atomic.Int64
+// outlet is an output of an operator, main or side.
+type outlet struct {
+	counters *operator.Counters
+	next     []operator.Output // Chained operators and routers that read it.
+	mark     atomic.Int64      // The last watermark that went out.
+}
+
+// output returns the output with that name, empty for the main one. It is there from then on.
+func (l *link) output(name string) *outlet {
+	if name == "" {
+		return &l.main
+	}
+	o := l.sides[name]
+	if o == nil {
+		o = &outlet{counters: &l.counters}
+		o.mark.Store(l.main.mark.Load())
+		if l.sides == nil {
+			l.sides = map[string]*outlet{}
+		}
+		l.sides[name] = o
+	}
+	return o
 }
 
 // Emit counts b and hands it to everyone who reads it, each with a batch of its own.
-func (l *link) Emit(b record.Any) error {
-	l.counters.Out.Add(int64(b.Len()))
+func (o *outlet) Emit(b record.Any) error {
+	o.counters.Out.Add(int64(b.Len()))
 	for _, m := range b.MarkList() {
 		if m.Kind == record.Watermark {
-			l.mark.Store(m.Time)
+			o.mark.Store(m.Time)
 		}
 	}
-	switch len(l.next) {
+	switch len(o.next) {
 	case 1:
-		return l.next[0].Emit(b)
+		return o.next[0].Emit(b)
 	case 0:
 		b.Release()
 		return nil
 	}
-	for i, n := range l.next {
+	for i, n := range o.next {
 		c := b
-		if i < len(l.next)-1 {
+		if i < len(o.next)-1 {
 			c = b.Clone()
 		}
 		if err := n.Emit(c); err != nil {
-			if i < len(l.next)-1 {
+			if i < len(o.next)-1 {
 				b.Release()
 			}
 			return err

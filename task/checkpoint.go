@@ -91,9 +91,9 @@ func (s *subtask) inputWatermark(i int) int64 {
 	var w int64
 	switch {
 	case i > 0:
-		w = s.chain[i-1].mark.Load()
+		w = s.chain[i].from.mark.Load()
 	case s.poller != nil:
-		w = s.chain[0].mark.Load()
+		w = s.chain[0].main.mark.Load()
 	default:
 		w = s.merge.Current()
 	}

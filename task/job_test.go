@@ -189,3 +189,57 @@ func TestCrashes(t *testing.T) {
 		}
 	}
 }
+
+// Side outputs have watermarks of their own and cross edges like any stream.
+func TestSideOutput(t *testing.T) {
+	const n = 3000
+	for _, par := range []int{1, 3} {
+		even, odd := collect.New[int64](), collect.New[string]()
+		p := stream.Program{Name: "sides", Build: func(j *stream.Job) {
+			main := j.Source("events", datagen.Source[event]{Count: n, NumSplits: 3, Make: makeEvent}).
+				Timestamps(func(e *event) time.Time { return time.UnixMilli(e.At) }, watermark.Bounded(10*time.Second)).
+				KeyBy(func(e *event) string { return e.Key }).
+				Process("split", func(s *operator.States[string]) operator.Handler[string, event, int64] {
+					odd := s.Side[event]("odd")
+					return operator.Handler[string, event, int64]{Record: func(c *operator.KeyedContext[string, int64], e *event) {
+						if e.Value%2 == 0 {
+							c.Emit(e.Value)
+						} else {
+							odd.Emit(*e)
+						}
+					}}
+				})
+			main.Sink("even", even)
+			main.Side[event]("odd").
+				KeyBy(func(e *event) string { return e.Key }).
+				Window("windows", window.Tumbling(10*time.Minute)).Aggregate(sums).
+				Map("", func(s *total) string { return fmt.Sprint(*s) }).
+				Sink("odd", odd)
+		}}
+		c := newCluster(t, 1, p, settings(job.ExactlyOnce, "fs"))
+		c.deploy(par)
+		c.finish()
+		wantEven, accs := map[int64]int{}, map[[2]string]*total{}
+		for i := range int64(n) {
+			var e event
+			makeEvent(i, &e)
+			if e.Value%2 == 0 {
+				wantEven[e.Value]++
+				continue
+			}
+			start := e.At - ((e.At%600000)+600000)%600000
+			k := [2]string{e.Key, fmt.Sprint(start)}
+			if accs[k] == nil {
+				accs[k] = &total{Key: e.Key, Start: start}
+			}
+			accs[k].Sum += e.Value
+			accs[k].Count++
+		}
+		wantOdd := map[string]int{}
+		for _, a := range accs {
+			wantOdd[fmt.Sprint(*a)]++
+		}
+		checkBag(t, "even", even.Rows(), wantEven)
+		checkBag(t, "odd", odd.Rows(), wantOdd)
+	}
+}

@@ -63,7 +63,7 @@ func (c *collector) task(ch chan<- prometheus.Metric, name string, s *subtask) {
 		counter(c.records, float64(l.counters.In.Load()), name, l.name, n, "in")
 		counter(c.records, float64(l.counters.Out.Load()), name, l.name, n, "out")
 		counter(c.late, float64(l.counters.Late.Load()), name, l.name, n)
-		if w := l.mark.Load(); w != record.MinTime && w != record.MaxTime {
+		if w := l.main.mark.Load(); w != record.MinTime && w != record.MaxTime {
 			ch <- prometheus.MustNewConstMetric(c.mark, prometheus.GaugeValue, float64(w)/1000, name, l.name, n)
 		}
 	}

@@ -132,8 +132,9 @@ func (s *subtask) openChain() error {
 		links[n] = l
 		s.chain = append(s.chain, l)
 		if i > 0 {
-			from := links[g.Operators[n].Inputs[0].From]
-			from.next = append(from.next, push{l})
+			in := g.Operators[n].Inputs[0]
+			l.from = links[in.From].output(in.Output)
+			l.from.next = append(l.from.next, push{l})
 		}
 		if err := s.prepare(l, g.Operators[n]); err != nil {
 			return fmt.Errorf("restore operator %q: %w", l.name, err)
@@ -180,16 +181,18 @@ func (s *subtask) open1(l *link) error {
 func (s *subtask) prepare(l *link, op job.Operator) error {
 	r, m := s.run, s.run.manager
 	par := s.vertex.Parallelism
-	l.mark.Store(record.MinTime)
+	l.main.counters = &l.counters
+	l.main.mark.Store(record.MinTime)
 	l.ctx = &operator.Context{
 		Context: s.ctx, Run: r.id, Task: s.task, Name: op.Name, Subtask: s.task.Subtask, Parallelism: par,
 		K: r.plan.K, Groups: job.GroupsOf(s.task.Subtask, r.plan.K, par), Settings: r.settings,
-		Watermark: record.MinTime, Out: l, Log: s.log, Now: time.Now, Post: s.mail.post,
+		Watermark: record.MinTime, Out: &l.main, Log: s.log, Now: time.Now, Post: s.mail.post,
 		Mail: func(to job.Task, body []byte) {
 			m.report(job.Mail{Run: r.id, From: s.task, To: to, Body: body})
 		},
 		Overwrite: r.deploy.Spec.Overwrite, NoCheckpoints: r.settings.CheckpointMode == job.Off,
 		Counters: &l.counters,
+		Side:     func(name string) operator.Output { return l.output(name) },
 	}
 	if s.vertex.Reader {
 		l.ctx.Enumerator = r.plan.Vertices[r.plan.Edges[s.vertex.In[0]].From].Name
@@ -241,7 +244,7 @@ func (s *subtask) restore(l *link, old job.OperatorSnapshot) error {
 		low = min(low, sub.Watermark)
 	}
 	l.ctx.Watermark = low
-	l.mark.Store(low)
+	l.main.mark.Store(low)
 	l.ctx.List, l.ctx.Union = map[string][][]byte{}, map[string][][]byte{}
 	l.keyed = snapshot.Keyed(old)
 	return s.restoreLists(l, old)
@@ -273,7 +276,8 @@ func (s *subtask) connect() error {
 		s.routers = append(s.routers, router)
 		for _, l := range s.chain {
 			if l.name == p.Graph.Operators[e.FromOp].Name {
-				l.next = append(l.next, router)
+				o := l.output(e.Output)
+				o.next = append(o.next, router)
 			}
 		}
 	}
