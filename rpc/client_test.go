@@ -151,7 +151,7 @@ func TestClient(t *testing.T) {
 	err = c.Watch(ctx, "orders", func(j coordinator.JobDetail) error { attempts = append(attempts, j.Job.Attempt); return nil })
 	check("watch", attempts, []job.Attempt{0, 1, 2}, err)
 	own := errors.New("enough")
-	if err := c.Watch(ctx, "orders", func(coordinator.JobDetail) error { return own }); err != own {
+	if err := c.Watch(ctx, "orders", func(coordinator.JobDetail) error { return own }); !errors.Is(err, own) {
 		t.Errorf("watch: %v", err)
 	}
 	cancelled, err := c.Cancel(ctx, "orders")

@@ -120,12 +120,12 @@ func operatorToProto(o job.Operator) *pb.Operator {
 	return &pb.Operator{
 		Name: o.Name, Named: o.Named, Kind: string(o.Kind), Stateful: o.Stateful, Parallelism: int32(o.Parallelism),
 		Inputs: convertAll(o.Inputs, func(e job.Edge) *pb.Edge {
-			return &pb.Edge{From: int32(e.From), Partition: partitions.encode(e.Partition), Codec: e.Codec, Key: e.Key}
+			return &pb.Edge{From: int32(e.From), Partition: partitions.encode(e.Partition), Codec: e.Codec, Key: e.Key, Output: e.Output}
 		}),
 		State: convertAll(o.State, func(s job.StateDecl) *pb.StateDecl {
 			return &pb.StateDecl{Name: s.Name, Kind: s.Kind, Key: s.Key, Value: s.Value}
 		}),
-		Params: text(o.Params), Bounded: o.Bounded, TwoPhase: o.TwoPhase,
+		Params: text(o.Params), Sides: o.Sides, Bounded: o.Bounded, TwoPhase: o.TwoPhase,
 	}
 }
 
@@ -136,12 +136,13 @@ func (d *decoder) operator(p *pb.Operator) job.Operator {
 		Inputs: convertAll(p.GetInputs(), func(e *pb.Edge) job.Edge {
 			return job.Edge{
 				From: int(e.GetFrom()), Partition: partitions.decode(d, e.GetPartition()), Codec: e.GetCodec(), Key: e.GetKey(),
+				Output: e.GetOutput(),
 			}
 		}),
 		State: convertAll(p.GetState(), func(s *pb.StateDecl) job.StateDecl {
 			return job.StateDecl{Name: s.GetName(), Kind: s.GetKind(), Key: s.GetKey(), Value: s.GetValue()}
 		}),
-		Params: p.GetParams(), Bounded: p.GetBounded(), TwoPhase: p.GetTwoPhase(),
+		Params: p.GetParams(), Sides: p.GetSides(), Bounded: p.GetBounded(), TwoPhase: p.GetTwoPhase(),
 	}
 }
 

@@ -248,7 +248,7 @@ func TestHungTaskManager(t *testing.T) {
 	}
 	silent := errors.New("3 heartbeats missed")
 	c.worker.Close(silent)
-	if err := within(t, c.lost, "Disconnect"); err != silent {
+	if err := within(t, c.lost, "Disconnect"); !errors.Is(err, silent) {
 		t.Errorf("lost because of %v", err)
 	}
 }

@@ -322,7 +322,9 @@ type Edge struct {
 	// Schema of the records.
 	Codec string `protobuf:"bytes,3,opt,name=codec,proto3" json:"codec,omitempty"`
 	// Schema of the key of a hash edge.
-	Key           string `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`
+	Key string `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`
+	// Name of a side output of the sending operator; empty for its main one.
+	Output        string `protobuf:"bytes,5,opt,name=output,proto3" json:"output,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -381,6 +383,13 @@ func (x *Edge) GetCodec() string {
 func (x *Edge) GetKey() string {
 	if x != nil {
 		return x.Key
+	}
+	return ""
+}
+
+func (x *Edge) GetOutput() string {
+	if x != nil {
+		return x.Output
 	}
 	return ""
 }
@@ -475,7 +484,9 @@ type Operator struct {
 	// Of a sink: it commits with checkpoints.
 	TwoPhase bool `protobuf:"varint,9,opt,name=two_phase,json=twoPhase,proto3" json:"two_phase,omitempty"`
 	// What else decides the operator's results, such as the windows.
-	Params        string `protobuf:"bytes,10,opt,name=params,proto3" json:"params,omitempty"`
+	Params string `protobuf:"bytes,10,opt,name=params,proto3" json:"params,omitempty"`
+	// Names of its side outputs.
+	Sides         []string `protobuf:"bytes,11,rep,name=sides,proto3" json:"sides,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -578,6 +589,13 @@ func (x *Operator) GetParams() string {
 		return x.Params
 	}
 	return ""
+}
+
+func (x *Operator) GetSides() []string {
+	if x != nil {
+		return x.Sides
+	}
+	return nil
 }
 
 // Operators, each after those whose output it takes.
@@ -1023,17 +1041,18 @@ var File_cairn_v1_job_proto protoreflect.FileDescriptor
 
 const file_cairn_v1_job_proto_rawDesc = "" +
 	"\n" +
-	"\x12cairn/v1/job.proto\x12\bcairn.v1\x1a\x1egoogle/protobuf/duration.proto\"u\n" +
+	"\x12cairn/v1/job.proto\x12\bcairn.v1\x1a\x1egoogle/protobuf/duration.proto\"\x8d\x01\n" +
 	"\x04Edge\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x05R\x04from\x121\n" +
 	"\tpartition\x18\x02 \x01(\x0e2\x13.cairn.v1.PartitionR\tpartition\x12\x14\n" +
 	"\x05codec\x18\x03 \x01(\tR\x05codec\x12\x10\n" +
-	"\x03key\x18\x04 \x01(\tR\x03key\"[\n" +
+	"\x03key\x18\x04 \x01(\tR\x03key\x12\x16\n" +
+	"\x06output\x18\x05 \x01(\tR\x06output\"[\n" +
 	"\tStateDecl\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x10\n" +
 	"\x03key\x18\x03 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x04 \x01(\tR\x05value\"\xa8\x02\n" +
+	"\x05value\x18\x04 \x01(\tR\x05value\"\xbe\x02\n" +
 	"\bOperator\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05named\x18\x02 \x01(\bR\x05named\x12\x12\n" +
@@ -1045,7 +1064,8 @@ const file_cairn_v1_job_proto_rawDesc = "" +
 	"\abounded\x18\b \x01(\bR\abounded\x12\x1b\n" +
 	"\ttwo_phase\x18\t \x01(\bR\btwoPhase\x12\x16\n" +
 	"\x06params\x18\n" +
-	" \x01(\tR\x06params\"9\n" +
+	" \x01(\tR\x06params\x12\x14\n" +
+	"\x05sides\x18\v \x03(\tR\x05sides\"9\n" +
 	"\x05Graph\x120\n" +
 	"\toperators\x18\x01 \x03(\v2\x12.cairn.v1.OperatorR\toperators\"\xd6\x06\n" +
 	"\bSettings\x12 \n" +
