@@ -277,7 +277,7 @@ func writeCounts(t testing.TB, store blob.Store, n int64) job.StateHandle {
 // Whatever happens to an object on its way, a restore gives the right state or an error that names the object.
 func TestRestoreOfDamagedObjects(t *testing.T) {
 	inner := mem.New("m")
-	const n = 200_000
+	const n = 40_000
 	h := writeCounts(t, inner, n)
 	store := faulty.Wrap(inner, 5)
 	restore := func(p int) (int, error) {
@@ -298,7 +298,7 @@ func TestRestoreOfDamagedObjects(t *testing.T) {
 		"missing":  {Op: "get-range", Err: blob.WrapError("get-range", h.Object, blob.ErrNotExist)},
 	}
 	for name, rule := range cases {
-		for range 20 {
+		for range 8 {
 			store.Set(rule)
 			_, err := restore(3)
 			if err == nil || !strings.Contains(err.Error(), h.Object) || !strings.Contains(err.Error(), `"counts"`) {
@@ -318,14 +318,14 @@ func TestRestoreOfDamagedObjects(t *testing.T) {
 // A subtask that restores a part of the groups reads little more than that part.
 func TestRestoreReadsOnlyItsGroups(t *testing.T) {
 	inner := mem.New("m")
-	h := writeCounts(t, inner, 500_000)
+	h := writeCounts(t, inner, 200_000)
 	b, v := counts(t, 3, 20)
 	r := &counting{Reader: snapshot.NewReader(inner)}
 	if err := b.Restore(ctx, r, []job.StateHandle{h}); err != nil {
 		t.Fatal(err)
 	}
-	if v.Len() < 20_000 || v.Len() > 30_000 {
-		t.Errorf("%d keys of 500000", v.Len())
+	if v.Len() < 8_000 || v.Len() > 12_000 {
+		t.Errorf("%d keys of 200000", v.Len())
 	}
 	if r.n > h.Length/8+70_000 {
 		t.Errorf("%d bytes read of %d", r.n, h.Length)
