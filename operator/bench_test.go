@@ -3,7 +3,9 @@ package operator
 import (
 	"context"
 	"fmt"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cairnstream/cairn/codec"
 	"github.com/cairnstream/cairn/job"
@@ -61,9 +63,20 @@ func perRecord[T any](b *testing.B, op Operator, fill func(*record.Batch[T])) {
 	b.ReportAllocs()
 	n := 0
 	b.ResetTimer()
+	start := cpuTime(b)
 	for n < b.N {
 		n += push()
 	}
+	b.ReportMetric(float64(cpuTime(b)-start)/float64(n), "cpu-ns/record")
+}
+
+// cpuTime is the time that the process has had of the cores, for machines that others use too.
+func cpuTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func benchOp[T any](b *testing.B, op Operator, keyed bool, fill func(*record.Batch[T])) {

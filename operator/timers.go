@@ -135,6 +135,9 @@ type timeIndex[V any] struct {
 	at    map[int64]*bucket[V]
 	times timeHeap
 	free  []*bucket[V]
+
+	head     *bucket[V] // The bucket that pop took from last, or nil.
+	headTime int64
 }
 
 // Emptied buckets are kept for other times: enough for many timers of few keys each, and one large
@@ -176,7 +179,11 @@ func (x *timeIndex[V]) first() (int64, bool) {
 // pop takes the next value of the first time. The index is not empty.
 func (x *timeIndex[V]) pop() V {
 	time := x.times[0]
-	b := x.at[time]
+	b := x.head
+	if b == nil || x.headTime != time {
+		b = x.at[time]
+		x.head, x.headTime = b, time
+	}
 	v := b.vs[b.next]
 	var zero V
 	b.vs[b.next] = zero
@@ -185,6 +192,7 @@ func (x *timeIndex[V]) pop() V {
 		x.times.pop()
 		delete(x.at, time)
 		b.vs, b.next = b.vs[:0], 0
+		x.head = nil
 		if n := len(x.free); n == 0 || n < freeBuckets && cap(b.vs) <= largeBucket {
 			x.free = append(x.free, b)
 		}

@@ -1,5 +1,7 @@
 package window
 
+import "errors"
+
 import "time"
 
 // Pane is a window of one key.
@@ -29,6 +31,19 @@ type Functions[K comparable, T, A, R any] struct {
 	AddTo    func(acc *A, in *T)
 	MergeOf  func(into, from *A)
 	ResultOf func(p Pane[K], acc *A) R
+}
+
+// Validate says which of the functions that cannot be left out are nil.
+func (f Functions[K, T, A, R]) Validate() error {
+	switch {
+	case f.AddTo == nil && f.ResultOf == nil:
+		return errors.New("the aggregation has no AddTo and no ResultOf function")
+	case f.AddTo == nil:
+		return errors.New("the aggregation has no AddTo function")
+	case f.ResultOf == nil:
+		return errors.New("the aggregation has no ResultOf function")
+	}
+	return nil
 }
 
 // Zero implements Aggregator.
