@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 	"net"
-	"net/http"
 	"time"
 
 	"go.uber.org/zap"
@@ -199,7 +198,7 @@ func startJobManager(ctx context.Context, cfg JobManagerConfig) (*jobManager, er
 	jm.g = group.New(context.WithoutCancel(ctx))
 	jm.g.Go("grpc", func(context.Context) error { return jm.server.Serve(jm.listen) })
 	if jm.http != nil {
-		var h http.Handler = endpoints(reg, jm.ready, false, jm.log)
+		h := endpoints(reg, jm.ready, false, jm.log)
 		jm.g.Go("http", func(ctx context.Context) error { return serveHTTP(ctx, jm.http, h, jm.log) })
 	}
 	jm.e = group.New(jm.g.Context())
@@ -271,26 +270,24 @@ func (jm *jobManager) elect(ctx context.Context) error {
 
 // wait returns when the JobManager has failed, or has drained after ctx was done.
 func (jm *jobManager) wait(ctx context.Context) error {
-	failed := make(chan error, 1)
-	go func() { failed <- jm.e.Wait() }()
-	var err error
+	ended := make(chan struct{})
+	go func() {
+		_ = jm.e.Wait() // It is asked again below.
+		close(ended)
+	}()
 	select {
-	case err = <-failed: // The election ends by itself only when something is broken for good.
-		jm.g.Cancel(errDrained)
+	case <-ended: // The election ends by itself only when something is broken for good.
 	case <-jm.g.Context().Done():
 	case <-ctx.Done():
-		jm.drain(failed)
+		jm.drain(ended)
 	}
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), resignTimeout)
 	defer cancel()
 	jm.server.Stop(stop)
+	jm.e.Cancel(errDrained)
+	err := jm.e.Wait()
 	jm.g.Cancel(errDrained)
-	gerr := jm.g.Wait()
-	jm.e.Cancel(nil)
-	if err == nil {
-		err = jm.e.Wait()
-	}
-	if err == nil {
+	if gerr := jm.g.Wait(); err == nil {
 		err = gerr
 	}
 	jm.log.Info("jobmanager has stopped", zap.Error(err))
@@ -298,7 +295,7 @@ func (jm *jobManager) wait(ctx context.Context) error {
 }
 
 // drain takes checkpoints, then resigns.
-func (jm *jobManager) drain(ended <-chan error) {
+func (jm *jobManager) drain(ended <-chan struct{}) {
 	jm.log.Info("jobmanager drains", zap.Duration("timeout", jm.cfg.ShutdownTimeout))
 	jm.ready.set("shutdown", "draining")
 	if c, _ := jm.leader.current(); c != nil {

@@ -308,10 +308,10 @@ func TestHandOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := string(sub.Job.ID)
-	checkpoint := func(min job.CheckpointID) func() error {
+	checkpoint := func(least job.CheckpointID) func() error {
 		return func() error {
 			d, err := c.Get(t.Context(), id)
-			if err == nil && (d.Job.State != coordinator.JobRunning || d.Job.Checkpoint < min) {
+			if err == nil && (d.Job.State != coordinator.JobRunning || d.Job.Checkpoint < least) {
 				err = fmt.Errorf("%s, checkpoint %v", d.Job.State, d.Job.Checkpoint)
 			}
 			return err
