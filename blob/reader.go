@@ -2,6 +2,7 @@ package blob
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 )
@@ -35,7 +36,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	switch {
 	case err == nil || r.read == r.size:
 		return n, nil
-	case err == io.EOF:
+	case errors.Is(err, io.EOF):
 		err = fmt.Errorf("%w after %d of %d bytes", io.ErrUnexpectedEOF, r.read, r.size)
 	}
 	return n, WrapError(r.op, r.object, err)

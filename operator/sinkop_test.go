@@ -20,7 +20,6 @@ type ledger struct {
 	calls    []string
 	onePhase bool
 	commit   func(items [][]byte) error
-	rows     int
 }
 
 func (l *ledger) note(format string, args ...any) {

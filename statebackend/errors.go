@@ -3,8 +3,6 @@ package statebackend
 import (
 	"errors"
 	"fmt"
-
-	"github.com/cairnstream/cairn/job"
 )
 
 // Errors that a caller tells apart.
@@ -39,6 +37,3 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("operator %q, state %q: its snapshot has at least %d bytes, limit of state.backend=memory is %d: set state.backend=fs",
 		e.Operator, e.State, e.Size, e.Limit)
 }
-
-// refused marks an error that a restart does not cure.
-func refused(err error) error { return &job.Error{Class: job.ClassRefused, Err: err} }

@@ -27,14 +27,13 @@ const (
 
 // subtask runs one task of one attempt.
 type subtask struct {
-	run     *run
-	task    job.Task
-	vertex  job.Vertex
-	log     *zap.Logger
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	mail    *mailbox
-	stopped chan struct{} // Closed when the goroutine is gone.
+	run    *run
+	task   job.Task
+	vertex job.Vertex
+	log    *zap.Logger
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	mail   *mailbox
 
 	gate    *exchange.Gate
 	inputs  []inputPort

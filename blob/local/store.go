@@ -208,7 +208,7 @@ func translate(err error) error {
 
 func ignoringEINTR(do func() error) error {
 	for {
-		if err := do(); err != syscall.EINTR {
+		if err := do(); !errors.Is(err, syscall.EINTR) {
 			return err
 		}
 	}

@@ -35,7 +35,7 @@ func (s *Store) retry(ctx context.Context, op, key string, request func() error)
 			return s.fail(op, key, fmt.Errorf("tried %d times: %w", try, err))
 		}
 		if s.pause(ctx, try) != nil {
-			return s.fail(op, key, fmt.Errorf("%w, while waiting to try again after: %v", ctx.Err(), err))
+			return s.fail(op, key, fmt.Errorf("%w, while waiting to try again after: %w", ctx.Err(), err))
 		}
 	}
 }

@@ -244,13 +244,13 @@ func (s Source[T]) inspect(path string) (splitBody, error) {
 	if err != nil {
 		return splitBody{}, job.Errorf(job.ClassExternal, "look at input: %w", err)
 	}
-	print, err := fingerprint(f, info.Size())
+	sum, err := fingerprint(f, info.Size())
 	if err != nil {
 		return splitBody{}, job.Errorf(job.ClassExternal, "read %s: %w", path, err)
 	}
 	return splitBody{
 		V: splitVersion, Path: path, Format: s.Format.String(), Compression: s.Compression.of(path).String(),
-		Size: info.Size(), Print: print, End: info.Size(), Line: 1,
+		Size: info.Size(), Print: sum, End: info.Size(), Line: 1,
 	}, nil
 }
 

@@ -669,7 +669,7 @@ func TestFaultsWhileReading(t *testing.T) {
 			return shrinking{f, 400_000, fault}, err
 		}}
 		b, _ := decodeSplit(split.Body)
-		r, err := s.Open(t.Context(), bg, split)
+		_, err := s.Open(t.Context(), bg, split)
 		if err == nil {
 			t.Fatal("the fingerprint did not notice")
 		}
@@ -696,7 +696,7 @@ func TestFaultsWhileReading(t *testing.T) {
 			}
 		}
 		say := "shrank"
-		if fault != io.EOF {
+		if !errors.Is(fault, io.EOF) {
 			say = fault.Error()
 		}
 		wantError(t, "fault", err, job.ClassExternal, path, say)

@@ -117,11 +117,11 @@ func (b *splitBody) checkUnchanged(f io.ReaderAt, now int64) error {
 	if now < b.Size || now > b.Size && b.Compression != None.String() {
 		return changed("it had %d bytes and has %d", b.Size, now)
 	}
-	print, err := fingerprint(f, b.Size)
+	sum, err := fingerprint(f, b.Size)
 	if err != nil {
 		return job.Errorf(job.ClassExternal, "read %s: %w", b.Path, err)
 	}
-	if print != b.Print {
+	if sum != b.Print {
 		return changed("its content differs")
 	}
 	if now > b.Size {

@@ -87,7 +87,7 @@ func Start(c Config) (*Process, error) {
 		}
 		select {
 		case <-p.done:
-			return nil, fmt.Errorf("start %s: it ended at once: %v; see %s", c.Name, p.Err(), log.Name())
+			return nil, fmt.Errorf("start %s: it ended at once: %w; see %s", c.Name, p.exit(), log.Name())
 		case <-time.After(5 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
@@ -127,6 +127,14 @@ func (p *Process) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.mu.err
+}
+
+// exit is Err for a process that should not have ended at all.
+func (p *Process) exit() error {
+	if err := p.Err(); err != nil {
+		return err
+	}
+	return errors.New("exit status 0")
 }
 
 // Kill ends the process as kill -9 does and waits until it is gone.

@@ -480,11 +480,11 @@ func TestMemoryIsGivenBack(t *testing.T) {
 		var n int64
 		for range 100 {
 			runtime.GC()
-			if m := table.Mapped(); m == n {
+			m := table.Mapped()
+			if m == n {
 				break
-			} else {
-				n = m
 			}
+			n = m
 			time.Sleep(time.Millisecond) // Cleanups run on a goroutine of the runtime's.
 		}
 		return n

@@ -38,7 +38,7 @@ func testElection(t *testing.T, e *env) {
 				t.Errorf("resign: %v", err)
 			}
 		}
-		closed(t, e.ctx, l.Lost())
+		closed(e.ctx, t, l.Lost())
 		if l, err := other.Leader(e.ctx, "leader"); !errors.Is(err, metastore.ErrNoLeader) {
 			t.Errorf("leader after resigning: %v, %v", l, err)
 		}
@@ -149,7 +149,7 @@ func testClose(t *testing.T, e *env) {
 			t.Fatal(err)
 		}
 	}
-	closed(t, e.ctx, l.Lost())
+	closed(e.ctx, t, l.Lost())
 	if _, err := s.Get(e.ctx, "k"); !errors.Is(err, metastore.ErrClosed) {
 		t.Errorf("get after close: %v", err)
 	}

@@ -129,7 +129,7 @@ func when(txn metastore.Txn, conditions ...metastore.Condition) metastore.Txn {
 	return txn
 }
 
-func closed(t *testing.T, ctx context.Context, c <-chan struct{}) {
+func closed(ctx context.Context, t *testing.T, c <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-c:

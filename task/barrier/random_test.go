@@ -280,17 +280,17 @@ func (w *world) gaveUp(id job.CheckpointID, reason string) {
 // check looks for what should have ended by now.
 func (w *world) check() {
 	for id := w.last + 1; id <= w.top; id++ {
-		all, any, lost := true, false, w.aborted[id]
+		all, some, lost := true, false, w.aborted[id]
 		for _, s := range w.in {
 			_, ok := s.cut[id]
-			any = any || ok
+			some = some || ok
 			all = all && (ok || s.closed)
 			lost = lost || !ok && s.newest >= id
 		}
-		if any && (all || lost) {
+		if some && (all || lost) {
 			w.fail("%v neither ended nor can it wait for anything", id)
 		}
-		if any {
+		if some {
 			break // Newer ones wait for this one.
 		}
 	}
