@@ -107,6 +107,10 @@ func (g Graph) Fingerprint() string {
 	ops := slices.Clone(g.Operators)
 	for i := range ops {
 		ops[i].Parallelism = 0
+		// Nothing and none are the same: a graph that came over the network has only one of them.
+		if len(ops[i].Inputs) == 0 {
+			ops[i].Inputs = nil
+		}
 		// An empty list and none are one thing, whatever way the graph took here.
 		if len(ops[i].Inputs) == 0 {
 			ops[i].Inputs = nil
