@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -63,13 +64,8 @@ func (j *Job) bad(format string, args ...any) {
 // Build runs p with args and returns what it built. The error lists every problem.
 func Build(p Program, args map[string]string) (bp *operator.Blueprint, err error) {
 	j := &Job{args: args, used: map[string]bool{}, settings: map[string]string{}, sides: map[int]map[string]reflect.Type{}}
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("program %q panicked while it built its job: %v", p.Name, v)
-		}
-	}()
-	p.Build(j)
 	var problems []string
+	panicked := j.build(p)
 	if len(j.missing) > 0 {
 		problems = append(problems, "missing arguments: "+strings.Join(j.missing, ", ")+" (give each as --arg name=value)")
 	}
@@ -79,21 +75,44 @@ func Build(p Program, args map[string]string) (bp *operator.Blueprint, err error
 		}
 	}
 	problems = append(problems, j.problems...)
+	if panicked != "" {
+		problems = append(problems, panicked)
+	}
+	var s job.Settings
+	if err := s.Apply(j.settings); err != nil {
+		problems = append(problems, listOf(err)...)
+	}
 	bp = &operator.Blueprint{Name: p.Name, Graph: job.Graph{Operators: j.ops}, Settings: j.settings, Nodes: j.nodes}
-	if len(problems) == 0 || len(j.ops) > 0 && len(j.problems) == 0 {
+	if len(problems) == 0 || len(j.ops) > 0 {
 		if err := bp.Graph.Validate(); err != nil {
-			var list *job.Problems
-			if errors.As(err, &list) {
-				problems = append(problems, list.List...)
-			} else {
-				problems = append(problems, err.Error())
-			}
+			problems = append(problems, listOf(err)...)
 		}
 	}
 	if len(problems) > 0 {
 		return nil, &job.Problems{What: fmt.Sprintf("program %q", p.Name), List: problems}
 	}
 	return bp, nil
+}
+
+// build calls p. A panic is a problem like others: it may follow from one, such as an argument that
+// is missing. What was built up to then is not worth checking.
+func (j *Job) build(p Program) (panicked string) {
+	defer func() {
+		if v := recover(); v != nil {
+			panicked = fmt.Sprintf("the program panicked while it built its job: %v\n%s", v, debug.Stack())
+			j.ops, j.nodes = nil, nil
+		}
+	}()
+	p.Build(j)
+	return ""
+}
+
+func listOf(err error) []string {
+	var list *job.Problems
+	if errors.As(err, &list) {
+		return list.List
+	}
+	return []string{err.Error()}
 }
 
 // add appends an operator and returns its index.

@@ -22,16 +22,20 @@ func (s Stream[T]) KeyBy[K comparable](key func(*T) K) Keyed[K, T] {
 	c, err := codec.Default[K]()
 	if err != nil {
 		s.j.bad("key of %q: %v", s.j.ops[s.op].Name, err)
+		return Keyed[K, T]{s: s, key: key}
 	}
 	return s.KeyByWith(key, c)
 }
 
 // KeyByWith is KeyBy with a codec of the caller's choice.
 func (s Stream[T]) KeyByWith[K comparable](key func(*T) K, c codec.Codec[K]) Keyed[K, T] {
-	if c != nil {
-		if err := codec.CheckKey(c); err != nil {
-			s.j.bad("key of %q: %v", s.j.ops[s.op].Name, err)
-		}
+	if key == nil {
+		s.j.bad("key of %q: the function is nil", s.j.ops[s.op].Name)
+	}
+	if c == nil {
+		s.j.bad("key of %q: the codec is nil", s.j.ops[s.op].Name)
+	} else if err := codec.CheckKey(c); err != nil {
+		s.j.bad("key of %q: %v", s.j.ops[s.op].Name, err)
 	}
 	return Keyed[K, T]{s: s, key: key, kc: c}
 }
@@ -109,7 +113,14 @@ func (w Windowed[K, T]) Aggregate[A, R any](agg window.Aggregator[K, T, A, R]) S
 // AggregateWith is Aggregate with a codec of the caller's choice for the accumulator.
 func (w Windowed[K, T]) AggregateWith[A, R any](agg window.Aggregator[K, T, A, R], c codec.Codec[A]) Stream[R] {
 	op := job.Operator{Name: w.name, Kind: job.KindWindow, Stateful: true}
-	if c == nil || w.k.kc == nil {
+	if agg == nil {
+		w.k.s.j.bad("window %q: the aggregation is nil", w.name)
+	} else if v, ok := agg.(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			w.k.s.j.bad("window %q: %v", w.name, err)
+		}
+	}
+	if c == nil || w.k.kc == nil || agg == nil {
 		return addKeyed[K, T, R](w.k, op, nil) // A problem was recorded.
 	}
 	def := window.Define(w.w, w.k.key, w.k.kc, c, agg)

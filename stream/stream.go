@@ -33,15 +33,19 @@ type sourceDef[T any] struct {
 
 // Source adds a source with that name.
 func (j *Job) Source[T any](name string, s operator.Source[T]) Stream[T] {
-	if err := s.Validate(); err != nil {
+	if s == nil {
+		j.bad("source %q is nil", name)
+		s = noSource[T]{}
+	} else if err := s.Validate(); err != nil {
 		j.bad("source %q: %v", name, err)
 	}
-	if name == "" {
-		j.bad("a source needs a name: its positions are in every checkpoint")
-	}
 	def := &sourceDef[T]{source: s, strategy: watermark.None()}
+	splits := name
+	if name == "" {
+		splits = fmt.Sprintf("%s-%d", job.KindReader, len(j.ops)+1) // The name that the reader will have.
+	}
 	en := j.add(job.Operator{
-		Name: name + ".splits", Kind: job.KindEnumerator, Stateful: true, Parallelism: 1, Bounded: s.Bounded(),
+		Name: splits + ".splits", Kind: job.KindEnumerator, Stateful: true, Parallelism: 1, Bounded: s.Bounded(),
 		State: []job.StateDecl{{Name: "splits", Kind: "list"}},
 	}, operator.Node{New: func() (operator.Operator, error) { return operator.Enumerator(s), nil }})
 	sc, err := operator.NewSplitCodec()
@@ -59,7 +63,6 @@ func (j *Job) Source[T any](name string, s operator.Source[T]) Stream[T] {
 			Router: operator.SplitRouter(), Frames: record.NewFrames(sc), Empty: emptyBatch[operator.SplitMessage],
 		}},
 	})
-	j.ops[r].Named = name != ""
 	return Stream[T]{j: j, op: r, partition: job.Forward, source: def}
 }
 
@@ -67,11 +70,22 @@ func (j *Job) Source[T any](name string, s operator.Source[T]) Stream[T] {
 // source each of its splits has a watermark of its own.
 func (s Stream[T]) Timestamps(f func(*T) time.Time, w watermark.Strategy) Stream[T] {
 	if d := s.source; d != nil && !d.used {
+		s.checkTimestamps(f, w)
 		d.time, d.strategy, d.used = f, w, true
 		s.source = nil
 		return s
 	}
+	s.checkTimestamps(f, w)
 	return add[T, T](s, job.Operator{Kind: job.KindTimestamps}, func() operator.Operator { return operator.Timestamps(f, w) }).withCodec(s.codec)
+}
+
+func (s Stream[T]) checkTimestamps(f func(*T) time.Time, w watermark.Strategy) {
+	if f == nil {
+		s.j.bad("timestamps of %q: the function is nil", s.j.ops[s.op].Name)
+	}
+	if err := w.Validate(); err != nil {
+		s.j.bad("timestamps of %q: %v", s.j.ops[s.op].Name, err)
+	}
 }
 
 // Codec sets the codec of the records where they cross a network edge.
@@ -122,21 +136,25 @@ func (s Stream[T]) Broadcast() Stream[T] {
 
 // Filter passes on the records for which keep is true. The name may be empty.
 func (s Stream[T]) Filter(name string, keep func(*T) bool) Stream[T] {
+	s.need("filter", name, keep != nil)
 	return add[T, T](s, job.Operator{Name: name, Kind: job.KindFilter}, func() operator.Operator { return operator.Filter(keep) }).withCodec(s.codec)
 }
 
 // Map replaces each record by f of it. The name may be empty.
 func (s Stream[T]) Map[U any](name string, f func(*T) U) Stream[U] {
+	s.need("map", name, f != nil)
 	return add[T, U](s, job.Operator{Name: name, Kind: job.KindMap}, func() operator.Operator { return operator.Map(f) })
 }
 
 // MapInto is Map for large results: f fills *out, which is zero before. The name may be empty.
 func (s Stream[T]) MapInto[U any](name string, f func(in *T, out *U)) Stream[U] {
+	s.need("map", name, f != nil)
 	return add[T, U](s, job.Operator{Name: name, Kind: job.KindMap}, func() operator.Operator { return operator.MapInto(f) })
 }
 
 // FlatMap replaces each record by what f emits for it. The name may be empty.
 func (s Stream[T]) FlatMap[U any](name string, f func(in *T, out *operator.Collector[U])) Stream[U] {
+	s.need("flat-map", name, f != nil)
 	return add[T, U](s, job.Operator{Name: name, Kind: job.KindFlatMap}, func() operator.Operator { return operator.FlatMap(f) })
 }
 
@@ -157,15 +175,21 @@ func (s Stream[T]) Union(name string, others ...Stream[T]) Stream[T] {
 
 // Sink ends the stream in a sink with that name.
 func (s Stream[T]) Sink(name string, k operator.Sink[T]) {
-	if err := k.Validate(); err != nil {
+	if k == nil {
+		s.j.bad("sink %q is nil", name)
+	} else if err := k.Validate(); err != nil {
 		s.j.bad("sink %q: %v", name, err)
 	}
-	if name == "" {
-		s.j.bad("a sink needs a name: what it has yet to commit is in every checkpoint")
-	}
-	op := job.Operator{Name: name, Kind: job.KindSink, Stateful: true, TwoPhase: k.TwoPhase(),
+	op := job.Operator{Name: name, Kind: job.KindSink, Stateful: true, TwoPhase: k != nil && k.TwoPhase(),
 		State: []job.StateDecl{{Name: "committables", Kind: "list"}, {Name: "writer", Kind: "list"}}}
 	add[T, T](s, op, func() operator.Operator { return operator.NewSink(k) })
+}
+
+// need records that an operator was given no function.
+func (s Stream[T]) need(kind, name string, have bool) {
+	if s.j != nil && !have {
+		s.j.bad("%s %q behind %q: the function is nil", kind, name, s.j.ops[s.op].Name)
+	}
 }
 
 // edge describes the way from s to the operator that reads it.
@@ -217,3 +241,8 @@ func add[T, U any](s Stream[T], op job.Operator, make func() operator.Operator) 
 	})
 	return Stream[U]{j: s.j, op: i, partition: job.Forward}
 }
+
+// noSource stands in for a source that is nil, for as long as it takes to say so.
+type noSource[T any] struct{ operator.Source[T] }
+
+func (noSource[T]) Bounded() bool { return true }
