@@ -25,7 +25,7 @@ func Mix(z uint64) uint64 {
 func hi(x, m uint64) uint64 { return (x >> 32) * m >> 32 }
 
 // lo is a number in [0, m) from the lower half of x; 1 <= m < 2^32.
-func lo(x, m uint64) uint64 { return (x & 0xFFFFFFFF) * m >> 32 }
+func lo(x, m uint64) uint64 { return uint64(uint32(x)) * m >> 32 }
 
 // price is long-tailed: 100 * 2^e <= price < 200 * 2^e, with e uniform in 0..19.
 func price(x uint64) int64 {

@@ -165,43 +165,54 @@ func (g *Generator) setTexts(used int) {
 	clear(g.texts) // They keep nothing alive.
 }
 
+// makeBids makes the bids of a group field by field: so each loop keeps all that it needs in registers. Choices that
+// are as good as random are made without branches, which nothing could predict.
 func (g *Generator) makeBids(n int64, at *group, rows []Event, times []int64) {
 	z := g.state(n)
-	hotPerson, person, persons := at.hotPerson+1, at.person, at.persons
-	hotAuction, auction, auctions := at.hotAuction, at.auction, at.auctions
+	z0 := z
+	first, count, hot := at.auction, at.auctions, at.hotAuction
+	for i := range rows {
+		x := Mix(z0)
+		v := first + int64(lo(x, count))
+		if int64(x) < 0 { // 1 of 2.
+			v = hot
+		}
+		rows[i].Bid.Auction = v
+		z0 += gamma16
+	}
+	z1 := z + gamma
+	first, count, hot = at.person, at.persons, at.hotPerson+1
+	for i := range rows {
+		x := Mix(z1)
+		v := first + int64(lo(x, count))
+		if x>>62 != 0 { // 3 of 4.
+			v = hot
+		}
+		rows[i].Bid.Bidder = v
+		z1 += gamma16
+	}
+	z2 := z + gamma2
 	times = times[:len(rows)]
 	for i := range rows {
-		e := &rows[i]
-		e.Person, e.Auction = nil, nil
-		b := &e.Bid
-
-		x := Mix(z)
-		v := auction + int64(lo(x, auctions))
-		if int64(x) < 0 { // 1 of 2.
-			v = hotAuction
-		}
-		b.Auction = v
-
-		x = Mix(z + gamma)
-		v = person + int64(lo(x, persons))
-		if x>>62 != 0 { // 3 of 4.
-			v = hotPerson
-		}
-		b.Bidder = v
-
-		b.Price = price(Mix(z + gamma2))
-
-		x = Mix(z + gamma3)
-		row := 4 + lo(x, coldChannels)
-		if int64(x) < 0 { // 1 of 2.
-			row = lo(x, 4)
-		}
-		c := &channels[row]
-		b.Channel, b.URL = c.name, c.url
-
+		b := &rows[i].Bid
+		b.Price = price(Mix(z2))
 		b.DateTime = times[i]
-		b.Extra = bidExtras[Mix(z+gamma4)>>58]
-		z += gamma16
+		z2 += gamma16
+	}
+	z3 := z + gamma3
+	for i := range rows {
+		x := Mix(z3)
+		cold := 4 + lo(x, coldChannels)
+		isHot := uint64(int64(x) >> 63) // All ones for 1 of 2.
+		b := &rows[i].Bid
+		b.Channel, b.URL = channel(cold ^ (cold^lo(x, 4))&isHot)
+		z3 += gamma16
+	}
+	z4 := z + gamma4
+	for i := range rows {
+		e := &rows[i]
+		e.Person, e.Auction, e.Bid.Extra = nil, nil, bidExtras[Mix(z4)>>58]
+		z4 += gamma16
 	}
 }
 

@@ -21,11 +21,20 @@ const (
 	extras       = 64 // Rows of each table of extras.
 )
 
-// channel is a row of the channel table.
-type channel struct{ name, url string }
+// The channel table is one text, in which each row takes channelWidth bytes: the channel at the front, the url from
+// urlAt on. As a table of strings it would be 20,000 pointers for each garbage collection to follow, and take most of a
+// second-level cache.
+const (
+	channelWidth = 64
+	urlAt        = 16
+)
+
+// channelSize has the lengths of a row's channel and url.
+type channelSize struct{ channel, url uint8 }
 
 var (
-	channels      = channelTable()
+	channelText, channelSizes = channelTable()
+
 	personExtras  = extraTable(2, 90, 64)
 	auctionExtras = extraTable(3, 256, 160)
 	bidExtras     = extraTable(4, 8, 32)
@@ -42,18 +51,27 @@ func tableLetters(table, row uint64, n int) string {
 	return string(b[:n])
 }
 
-func channelTable() *[4 + coldChannels]channel {
-	t := new([4 + coldChannels]channel)
-	for r := range t {
+func channelTable() (string, *[4 + coldChannels]channelSize) {
+	sizes := new([4 + coldChannels]channelSize)
+	text := make([]byte, channelWidth*len(sizes))
+	for r := range sizes {
+		name := "channel-" + strconv.Itoa(r-len(hotChannels))
 		if r < len(hotChannels) {
-			t[r].name = hotChannels[r]
-		} else {
-			t[r].name = "channel-" + strconv.Itoa(r-len(hotChannels))
+			name = hotChannels[r]
 		}
 		path := tableLetters(1, uint64(r), 10)
-		t[r].url = "https://" + path[:5] + ".example/" + path[5:] + "/" + strconv.Itoa(r)
+		url := "https://" + path[:5] + ".example/" + path[5:] + "/" + strconv.Itoa(r)
+		row := text[channelWidth*r:]
+		sizes[r] = channelSize{uint8(copy(row[:urlAt], name)), uint8(copy(row[urlAt:channelWidth], url))}
 	}
-	return t
+	return string(text), sizes
+}
+
+// channel is row r of the channel table, and its url.
+func channel(r uint64) (name, url string) {
+	n := &channelSizes[r]
+	row := channelText[channelWidth*r : channelWidth*r+channelWidth]
+	return row[:n.channel], row[urlAt : urlAt+uint64(n.url)]
 }
 
 // extraTable makes paddings of shortest to shortest+spread-1 letters.
