@@ -681,7 +681,8 @@ func TestFaultsWhileReading(t *testing.T) {
 			f, err := os.Open(path)
 			return &late{shrinking: shrinking{f, 1 << 30, fault}}, err
 		}
-		if r, err = s.Open(t.Context(), bg, b.split()); err != nil {
+		r, err := s.Open(t.Context(), bg, b.split())
+		if err != nil {
 			t.Fatal(err)
 		}
 		r.(*reader[string]).file.(*late).end = 300_000
