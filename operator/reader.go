@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cairnstream/cairn/job"
@@ -168,9 +169,10 @@ func (r *reader[T]) Poll() (bool, error) {
 		b.Release()
 		return false, fmt.Errorf("source %q: %w", r.c.Name, err)
 	}
+	r.takeMarks(a, b)
 	if len(b.Rows) > 0 {
 		if r.clock.Read() {
-			b.Marks = append(b.Marks, record.Mark{Kind: record.Active}) // Before the first row.
+			b.Marks = slices.Insert(b.Marks, 0, record.Mark{Kind: record.Active}) // Before the first row.
 		}
 		a.clock.Read()
 		r.stamp(a, b)
@@ -201,6 +203,23 @@ func (r *reader[T]) behind() *activeSplit[T] {
 		}
 	}
 	return best
+}
+
+// takeMarks makes the watermarks that Read put into b those of the split, and leaves in their places the watermarks of
+// the reader that follow from them.
+func (r *reader[T]) takeMarks(a *activeSplit[T], b *record.Batch[T]) {
+	own := b.Marks[:0]
+	for _, m := range b.Marks {
+		if m.Kind != record.Watermark {
+			continue // Idleness is for the reader to say.
+		}
+		a.gen.Restore(m.Time)
+		if w := r.watermark(); w > r.mark {
+			r.mark = w
+			own = append(own, record.Mark{Kind: record.Watermark, Time: w, Pos: m.Pos})
+		}
+	}
+	b.Marks = own
 }
 
 // stamp gives the rows of b their times and tells the split's generator of the newest.

@@ -56,7 +56,8 @@ const (
 // SplitReader reads one split.
 type SplitReader[T any] interface {
 	// Read appends up to limit records to b.Rows, and their times to b.Times only if the source
-	// itself has timestamps. It returns within a few milliseconds. A record that cannot be decoded
+	// itself has timestamps. A source that knows watermarks of the split marks them in b where they hold; the strategy
+	// adds its own. It returns within a few milliseconds. A record that cannot be decoded
 	// is an error of class job.ClassRecord that names where it is and shows its bytes.
 	Read(b *record.Batch[T], limit int) (ReadStatus, error)
 	// Position returns the split to go on from behind the last record that Read gave.
