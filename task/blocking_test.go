@@ -61,9 +61,9 @@ func (r *stream1) Close() error { return nil }
 // valve slows down what goes through it.
 type valve struct{ slow atomic.Bool }
 
-// pass lets one record through, with a millisecond for every twenty of them while it is slow.
+// pass lets one record through, with a millisecond for every 200 of them while it is slow.
 func (v *valve) pass(n *int64) {
-	if *n++; *n%20 == 0 && v.slow.Load() {
+	if *n++; *n%200 == 0 && v.slow.Load() {
 		time.Sleep(time.Millisecond)
 	}
 }
