@@ -107,16 +107,31 @@ func same[T any](t fataler, what string, got, want []ev[T]) {
 
 // sorted puts the rows between two marks in a fixed order.
 func sorted[T any](in []ev[T]) []ev[T] {
-	out := slices.Clone(tidy(in))
-	for i := 0; i < len(out); {
+	type named struct {
+		ev[T]
+		name string
+	}
+	var list []named
+	for _, e := range tidy(in) {
+		n := named{ev: e}
+		if !e.mark {
+			n.name = fmt.Sprint(e.row)
+		}
+		list = append(list, n)
+	}
+	for i := 0; i < len(list); {
 		j := i
-		for j < len(out) && !out[j].mark {
+		for j < len(list) && !list[j].mark {
 			j++
 		}
-		slices.SortFunc(out[i:j], func(a, b ev[T]) int {
-			return cmp.Or(cmp.Compare(a.time, b.time), cmp.Compare(fmt.Sprint(a.row), fmt.Sprint(b.row)))
+		slices.SortFunc(list[i:j], func(a, b named) int {
+			return cmp.Or(cmp.Compare(a.time, b.time), cmp.Compare(a.name, b.name))
 		})
 		i = j + 1
+	}
+	out := make([]ev[T], len(list))
+	for i := range list {
+		out[i] = list[i].ev
 	}
 	return out
 }
