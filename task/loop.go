@@ -436,6 +436,10 @@ func (s *subtask) act(actions []barrier.Action) error {
 		case barrier.GiveUp:
 			s.log.Debug("checkpoint given up", zap.Uint64("checkpoint", uint64(a.Checkpoint)), zap.String("reason", a.Reason))
 			s.uploads.clearAlign()
+			if a.Reason != barrier.ByCoordinator {
+				// The coordinator would wait for this task until the timeout.
+				s.decline(a.Checkpoint, job.Errorf(job.ClassInfrastructure, "no snapshot was taken: %s", a.Reason))
+			}
 			if err := s.controlAll(record.Control{Kind: record.CancelBarrier, Checkpoint: a.Checkpoint}); err != nil {
 				return err
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -167,6 +168,11 @@ func (s *subtask) open1(l *link) error {
 	if l.state != nil {
 		if err := l.state.Restore(s.ctx, s.reader(), l.keyed); err != nil {
 			return fmt.Errorf("restore operator %q: %w", l.name, err)
+		}
+	}
+	if l.state != nil {
+		if names := l.state.Unopened(); len(names) > 0 {
+			return job.Errorf(job.ClassRefused, "operator %q: the checkpoint has states that the program no longer declares: %s: declare them again, or start with --fresh", l.name, strings.Join(names, ", "))
 		}
 	}
 	if r, ok := l.op.(operator.Restorable); ok {

@@ -28,6 +28,9 @@ type (
 	}
 )
 
+// ByCoordinator is the reason of a GiveUp that the coordinator asked for.
+const ByCoordinator = "aborted by the coordinator"
+
 func (a Block) String() string   { return fmt.Sprintf("block %d", a.Channel) }
 func (a Unblock) String() string { return fmt.Sprintf("unblock %d", a.Channel) }
 func (a Capture) String() string { return fmt.Sprintf("capture %v", a.Barrier.Checkpoint) }
@@ -38,7 +41,7 @@ func (a GiveUp) String() string  { return fmt.Sprintf("give up %v: %s", a.Checkp
 const maxAborted = 128
 
 const (
-	abortedReason   = "aborted by the coordinator"
+	abortedReason   = ByCoordinator
 	cancelledReason = "cancelled upstream"
 )
 
