@@ -27,6 +27,7 @@ const (
 // one at the start, so that none is left without while another hoards.
 type enumerator struct {
 	list    func(ctx context.Context, c SourceContext) ([]Split, error)
+	deal    bool // All splits are given out at once.
 	readers int
 	c       *Context
 	phase   byte
@@ -35,10 +36,21 @@ type enumerator struct {
 	started bool
 	stop    context.CancelFunc
 	listed  chan struct{} // Closed when the listing goroutine is gone.
+	gather  gathering
 }
 
 // Enumerator returns the enumerator of a source. Its output is an edge of SplitMessage.
-func Enumerator[T any](s Source[T]) Operator { return &enumerator{list: s.Splits} }
+func Enumerator[T any](s Source[T]) Operator { return AlignedEnumerator(s, Peers{}) }
+
+// AlignedEnumerator is the enumerator of a source that is aligned with others.
+func AlignedEnumerator[T any](s Source[T], p Peers) Operator {
+	o, ok := s.(InOrder)
+	return &enumerator{
+		list: s.Splits, gather: gathering{Peers: p},
+		// A split that may never end makes no room for another: its reader would not ask.
+		deal: !s.Bounded() && !(ok && o.SplitsInOrder()),
+	}
+}
 
 // SetReaders tells the number of its readers before Open.
 func (e *enumerator) SetReaders(n int) { e.readers = n }
@@ -53,8 +65,9 @@ func (e *enumerator) Open(c *Context) error {
 		if err != nil {
 			return err
 		}
-		e.splits = append(e.splits, s)
+		e.splits = append(e.splits, s.Split)
 	}
+	e.openAlignment()
 	return nil
 }
 
@@ -85,11 +98,8 @@ func (e *enumerator) Start() error {
 				return fmt.Errorf("list the splits of source %q: %w", e.c.Name, err)
 			}
 			e.splits, e.phase = splits, phaseGiving
-			for i := range e.readers {
-				if len(e.splits) == 0 {
-					break
-				}
-				if err := e.give(i); err != nil {
+			for i := 0; len(e.splits) > 0 && (i < e.readers || e.deal); i++ {
+				if err := e.give(i % e.readers); err != nil {
 					return err
 				}
 			}
@@ -132,7 +142,11 @@ func (e *enumerator) sayNoMore() error {
 }
 
 func (e *enumerator) Receive(from job.Task, body []byte) error {
-	if len(body) != 1 || body[0] != mailRequestSplit || from.Subtask < 0 || from.Subtask >= e.readers {
+	if len(body) != 1 {
+		e.receiveAlign(from, body)
+		return nil
+	}
+	if body[0] != mailRequestSplit || from.Subtask < 0 || from.Subtask >= e.readers {
 		return nil // Advice of another version: not understood, not needed.
 	}
 	switch e.phase {

@@ -153,6 +153,12 @@ func (r *readerTest) drain() {
 
 func (r *readerTest) wake() { _ = r.r.wake() }
 
+// sleep lets time pass while there is nothing to do.
+func (r *readerTest) sleep(d time.Duration) {
+	r.s.now = r.s.now.Add(d)
+	r.r.Slept(d)
+}
+
 func (r *readerTest) got(want string) {
 	r.t.Helper()
 	if s := fmt.Sprint(tidy(r.out.events)); s != want {
@@ -222,21 +228,21 @@ func TestReaderIdle(t *testing.T) {
 	if at, ok := r.r.Deadline(); !ok || at.Sub(r.s.now) != time.Second {
 		t.Errorf("deadline %v, %v", at, ok)
 	}
-	r.s.now = r.s.now.Add(time.Second)
+	r.sleep(time.Second)
 	if !r.poll() {
 		t.Error("what it said may stay behind: the loop flushes only behind work")
 	}
 	r.got("[W99 idle]") // What they would have come to in whatever order they became idle.
-	r.s.now = r.s.now.Add(time.Hour)
+	r.sleep(time.Hour)
 	r.poll()
 	r.got("[]")
 	r.wake()
 	r.drain()
-	r.got("[active 50@50]")
+	r.got("[active 50@50 idle]") // The other split still is.
 	r.wake()
 	r.drain()
-	r.got("[200@200 W199]")
-	r.s.now = r.s.now.Add(time.Second)
+	r.got("[active 200@200 W199]")
+	r.sleep(time.Second)
 	r.drain()
 	r.got("[idle]")
 	r.wake()
@@ -288,7 +294,7 @@ func TestReaderAsks(t *testing.T) {
 		t.Errorf("deadline %v, %v", at, ok)
 	}
 	for range 5 {
-		r.s.now = r.s.now.Add(askAgain)
+		r.sleep(askAgain)
 		r.poll()
 	}
 	if len(r.s.mail) != 6 {

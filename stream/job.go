@@ -29,6 +29,7 @@ type Job struct {
 	nodes    []operator.Node
 	problems []string
 	sides    map[int]map[string]reflect.Type // Side outputs by operator.
+	sources  []aligned
 }
 
 // Arg returns the argument with that name. A missing one is recorded and all are reported

@@ -3,7 +3,6 @@ package stream
 import (
 	"fmt"
 	"reflect"
-	"time"
 
 	"github.com/cairnstream/cairn/codec"
 	"github.com/cairnstream/cairn/job"
@@ -23,14 +22,6 @@ type Stream[T any] struct {
 	source    *sourceDef[T] // Set directly behind a source.
 }
 
-// sourceDef is a source whose timestamps may still be set.
-type sourceDef[T any] struct {
-	source   operator.Source[T]
-	time     func(*T) time.Time
-	strategy watermark.Strategy
-	used     bool // Another operator reads the stream already.
-}
-
 // Source adds a source with that name.
 func (j *Job) Source[T any](name string, s operator.Source[T]) Stream[T] {
 	if s == nil {
@@ -39,7 +30,8 @@ func (j *Job) Source[T any](name string, s operator.Source[T]) Stream[T] {
 	} else if err := s.Validate(); err != nil {
 		j.bad("source %q: %v", name, err)
 	}
-	def := &sourceDef[T]{source: s, strategy: watermark.None()}
+	def := &sourceDef[T]{source: s, timing: operator.Timing[T]{Strategy: watermark.FromSource()}}
+	n := len(j.sources)
 	splits := name
 	if name == "" {
 		splits = fmt.Sprintf("%s-%d", job.KindReader, len(j.ops)+1) // The name that the reader will have.
@@ -47,7 +39,7 @@ func (j *Job) Source[T any](name string, s operator.Source[T]) Stream[T] {
 	en := j.add(job.Operator{
 		Name: splits + ".splits", Kind: job.KindEnumerator, Stateful: true, Parallelism: 1, Bounded: s.Bounded(),
 		State: []job.StateDecl{{Name: "splits", Kind: "list"}},
-	}, operator.Node{New: func() (operator.Operator, error) { return operator.Enumerator(s), nil }})
+	}, operator.Node{New: func() (operator.Operator, error) { return operator.AlignedEnumerator(s, j.peers(n)), nil }})
 	sc, err := operator.NewSplitCodec()
 	if err != nil {
 		j.bad("source %q: %v", name, err)
@@ -58,34 +50,13 @@ func (j *Job) Source[T any](name string, s operator.Source[T]) Stream[T] {
 		Inputs: []job.Edge{{From: en, Partition: job.Splits, Codec: sc.Schema().String()}},
 		State:  []job.StateDecl{{Name: "splits", Kind: "list"}},
 	}, operator.Node{
-		New: func() (operator.Operator, error) { return operator.Reader(def.source, def.time, def.strategy), nil },
+		New: func() (operator.Operator, error) { return operator.TimedReader(def.source, def.timing), nil },
 		Inputs: []operator.Input{{
 			Router: operator.SplitRouter(), Frames: record.NewFrames(sc), Empty: emptyBatch[operator.SplitMessage],
 		}},
 	})
+	j.sources = append(j.sources, aligned{en, r, func() watermark.Strategy { return def.timing.Strategy }})
 	return Stream[T]{j: j, op: r, partition: job.Forward, source: def}
-}
-
-// Timestamps gives the records their event time and the stream its watermarks. Directly behind a
-// source each of its splits has a watermark of its own.
-func (s Stream[T]) Timestamps(f func(*T) time.Time, w watermark.Strategy) Stream[T] {
-	if d := s.source; d != nil && !d.used {
-		s.checkTimestamps(f, w)
-		d.time, d.strategy, d.used = f, w, true
-		s.source = nil
-		return s
-	}
-	s.checkTimestamps(f, w)
-	return add[T, T](s, job.Operator{Kind: job.KindTimestamps}, func() operator.Operator { return operator.Timestamps(f, w) }).withCodec(s.codec)
-}
-
-func (s Stream[T]) checkTimestamps(f func(*T) time.Time, w watermark.Strategy) {
-	if f == nil {
-		s.j.bad("timestamps of %q: the function is nil", s.j.ops[s.op].Name)
-	}
-	if err := w.Validate(); err != nil {
-		s.j.bad("timestamps of %q: %v", s.j.ops[s.op].Name, err)
-	}
 }
 
 // Codec sets the codec of the records where they cross a network edge.

@@ -45,6 +45,7 @@ type subtask struct {
 	waiters []waiter // Those of outs that measure how long they waited.
 	yielder operator.Yielder
 	poller  operator.Poller
+	sleeper operator.Sleeper
 	marks   []record.Mark // Scratch.
 	idle    bool          // The merged input is idle.
 
@@ -418,6 +419,9 @@ func (s *subtask) wait() error {
 	}
 	now := time.Now()
 	s.times.idle.Add(int64(now.Sub(start)))
+	if s.sleeper != nil {
+		s.sleeper.Slept(now.Sub(start))
+	}
 	if !s.holding.IsZero() && now.Sub(s.holding) >= s.run.settings.FlushTimeout {
 		return s.flush()
 	}

@@ -14,6 +14,7 @@ type collector struct {
 	m       *Manager
 	records *prometheus.Desc
 	late    *prometheus.Desc
+	badTime *prometheus.Desc
 	mark    *prometheus.Desc
 	seconds *prometheus.Desc
 }
@@ -25,6 +26,7 @@ func (m *Manager) Collector() prometheus.Collector {
 		m:       m,
 		records: prometheus.NewDesc("cairn_task_records_total", "Records that went into and out of an operator since its task started.", append(labels, "direction"), nil),
 		late:    prometheus.NewDesc("cairn_task_late_records_total", "Records dropped because their window was complete.", labels, nil),
+		badTime: prometheus.NewDesc("cairn_task_bad_times_total", "Records whose event time cannot be right: absent or out of range, or too far ahead of the wall clock.", append(labels, "fault"), nil),
 		mark:    prometheus.NewDesc("cairn_task_watermark_seconds", "Last watermark that an operator emitted, seconds since 1970 UTC.", labels, nil),
 		seconds: prometheus.NewDesc("cairn_task_time_seconds_total", "Time that a task spent busy, idle, and waiting for room downstream.", append(labels, "state"), nil),
 	}
@@ -33,6 +35,7 @@ func (m *Manager) Collector() prometheus.Collector {
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.records
 	ch <- c.late
+	ch <- c.badTime
 	ch <- c.mark
 	ch <- c.seconds
 }
@@ -63,6 +66,11 @@ func (c *collector) task(ch chan<- prometheus.Metric, name string, s *subtask) {
 		counter(c.records, float64(l.counters.In.Load()), name, l.name, n, "in")
 		counter(c.records, float64(l.counters.Out.Load()), name, l.name, n, "out")
 		counter(c.late, float64(l.counters.Late.Load()), name, l.name, n)
+		for fault, n := range map[string]int64{"absent": l.counters.NoTime.Load(), "ahead": l.counters.Ahead.Load()} {
+			if n > 0 {
+				counter(c.badTime, float64(n), name, l.name, strconv.Itoa(s.task.Subtask), fault)
+			}
+		}
 		if w := l.main.mark.Load(); w != record.MinTime && w != record.MaxTime {
 			ch <- prometheus.MustNewConstMetric(c.mark, prometheus.GaugeValue, float64(w)/1000, name, l.name, n)
 		}

@@ -149,6 +149,7 @@ func (s *subtask) openChain() error {
 	head := s.chain[0].op
 	s.yielder, _ = head.(operator.Yielder)
 	s.poller, _ = head.(operator.Poller)
+	s.sleeper, _ = head.(operator.Sleeper)
 	if e, ok := head.(interface{ SetReaders(int) }); ok && len(s.vertex.Out) > 0 {
 		e.SetReaders(p.Vertices[p.Edges[s.vertex.Out[0]].To].Parallelism)
 	}
