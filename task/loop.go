@@ -151,8 +151,9 @@ func (s *subtask) start() error {
 // step does the next piece of work; it tells whether there was any.
 func (s *subtask) step() (bool, error) {
 	if s.yielder != nil && s.yielder.Pending() {
-		// While timers are due no record is taken, but a barrier need not wait for them.
-		if s.yielder.Interruptible() {
+		// While timers are due no record is taken, but a barrier need not wait for them. At the end of the data it has to:
+		// with that checkpoint the tasks before this one close, and none that is behind the end could follow.
+		if !s.ending && s.yielder.Interruptible() {
 			if item, ok := s.gate.PollBarrier(); ok {
 				return true, s.control(item.Port, item.Control)
 			}
