@@ -69,6 +69,7 @@ type States[K comparable] struct {
 	backend statebackend.Backend
 	hash    func(*K) uint64
 	cur     *cursor[K]
+	ahead   []statebackend.Ahead // The states that are one.
 	side    func(name string) Output
 	now     *int64
 	outs    sides
@@ -150,6 +151,9 @@ func (s *States[K]) ValueWith[V any](name string, c codec.Codec[V]) *ValueState[
 		s.problems = append(s.problems, err.Error())
 		return &ValueState[V]{}
 	}
+	if a, ok := v.(statebackend.Ahead); ok {
+		s.ahead = append(s.ahead, a)
+	}
 	return &ValueState[V]{at: boundValue[K, V]{v, s.cur}}
 }
 
@@ -215,7 +219,16 @@ type processOp[K comparable, T, U any] struct {
 	hash    func(*K) uint64
 	outs    sides
 	seg     segments[T]
+	ahead   []statebackend.Ahead
+	run     struct { // Of records whose keys were found; see recordsAhead.
+		keys   [aheadRun]K
+		hashes [aheadRun]uint64
+	}
 }
+
+// aheadRun is how many records have their state fetched at a time: enough to keep the memory busy, few
+// enough that what was fetched is still in the first-level cache when it is used.
+const aheadRun = 32
 
 // Process returns a keyed operator with state and timers. construct is called once for each
 // subtask with a States that binds what it declares.
@@ -232,7 +245,7 @@ func (p *processOp[K, T, U]) Open(c *Context) error {
 	if len(s.problems) > 0 {
 		return &job.Problems{What: fmt.Sprintf("operator %q", c.Name), List: s.problems}
 	}
-	p.outs = s.outs
+	p.outs, p.ahead = s.outs, s.ahead
 	p.seg = segments[T]{process: p.records, fire: p.fire, pass: p.pass, done: p.done, now: c.Watermark}
 	if p.handler.Timer != nil {
 		var err error
@@ -272,6 +285,9 @@ func (p *processOp[K, T, U]) Interruptible() bool            { return p.seg.inte
 func (p *processOp[K, T, U]) EndOfData() error               { return p.seg.advance(record.MaxTime) }
 
 func (p *processOp[K, T, U]) records(b *record.Batch[T], from, to int) error {
+	if slices.ContainsFunc(p.ahead, statebackend.Ahead.Far) {
+		return p.recordsAhead(b, from, to)
+	}
 	hashes := b.Hash
 	haveHash := len(hashes) == len(b.Rows) && len(hashes) > 0
 	haveTime := len(b.Times) == len(b.Rows)
@@ -295,6 +311,49 @@ func (p *processOp[K, T, U]) records(b *record.Batch[T], from, to int) error {
 			p.ctx.time = record.MinTime
 		}
 		f(&p.ctx, row)
+	}
+	return p.ctx.err
+}
+
+// recordsAhead is records for states that are far: the keys of a run of records are found before the
+// first of them is handled, so that the states can fetch what belongs to them all at once.
+func (p *processOp[K, T, U]) recordsAhead(b *record.Batch[T], from, to int) error {
+	haveHash := len(b.Hash) == len(b.Rows)
+	haveTime := len(b.Times) == len(b.Rows)
+	f := p.handler.Record
+	row := func(n int) int {
+		if b.Sel != nil {
+			return int(b.Sel[n])
+		}
+		return n
+	}
+	for ; from < to; from += aheadRun {
+		n := min(to-from, aheadRun)
+		keys, hashes := p.run.keys[:n], p.run.hashes[:n]
+		for j := range keys {
+			i := row(from + j)
+			keys[j] = p.key(&b.Rows[i])
+			if haveHash {
+				hashes[j] = b.Hash[i]
+			} else {
+				hashes[j] = p.hash(&keys[j])
+			}
+		}
+		for _, a := range p.ahead {
+			if a.Far() {
+				a.Fetch(hashes, hashes)
+			}
+		}
+		for j := range keys {
+			i := row(from + j)
+			p.k = keys[j]
+			p.cur.hash, p.ctx.hash = hashes[j], hashes[j]
+			p.ctx.time = record.MinTime
+			if haveTime {
+				p.ctx.time = b.Times[i]
+			}
+			f(&p.ctx, &b.Rows[i])
+		}
 	}
 	return p.ctx.err
 }

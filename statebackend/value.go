@@ -38,3 +38,12 @@ type Value[K comparable, V any] interface {
 	// All goes over the keys and values in no order. The state must not be changed meanwhile.
 	All() iter.Seq2[*K, *V]
 }
+
+// Ahead is implemented by values of which it pays to say some time before which keys will be used.
+type Ahead interface {
+	// Far tells whether that is so now: the state is too large for the nearer caches of a processor.
+	Far() bool
+	// Fetch brings near what is known under keys with these hashes. It changes nothing and may do
+	// nothing. groups and slots are of the same length.
+	Fetch(groups, slots []uint64)
+}

@@ -73,6 +73,7 @@ type Table[K comparable, V any] struct {
 	max     int
 	retired []retired // In ascending order of epoch.
 	scratch V         // What Get returns in place of a value that others see.
+	fetched byte      // See Fetch.
 	moves   []move
 }
 
