@@ -1,14 +1,37 @@
 package operator
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // Counters are the counts of one operator of one subtask. The subtask's goroutine writes, others
 // read.
 type Counters struct {
 	In, Out atomic.Int64 // Records.
-	Late    atomic.Int64 // Records dropped because their window had closed.
-	Bytes   atomic.Int64
+	Late    atomic.Int64 // Records that no window took, since they had closed.
+	// LateBy counts those by how far they were behind the watermark: up to LateBounds[i], and more
+	// than all of these last. LateMost is the furthest, in milliseconds.
+	LateBy   [len(LateBounds) + 1]atomic.Int64
+	LateMost atomic.Int64
+	Bytes    atomic.Int64
 	// NoTime counts records without a usable event time, Ahead those further ahead of the wall clock
 	// than was allowed.
 	NoTime, Ahead atomic.Int64
+}
+
+// LateBounds are the bounds of Counters.LateBy.
+var LateBounds = [...]time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 24 * time.Hour}
+
+// noteLate counts a record that is by milliseconds behind the watermark.
+func (c *Counters) noteLate(by int64) {
+	c.Late.Add(1)
+	if by > c.LateMost.Load() {
+		c.LateMost.Store(by)
+	}
+	i := 0
+	for i < len(LateBounds) && by > LateBounds[i].Milliseconds() {
+		i++
+	}
+	c.LateBy[i].Add(1)
 }

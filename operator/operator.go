@@ -142,3 +142,13 @@ type Context struct {
 
 // Factory makes the operator of one subtask.
 type Factory func() (Operator, error)
+
+// Clocked is implemented by operators with processing-time timers. Only the first operator of a
+// chain may be one.
+type Clocked interface {
+	// Deadline is when the next timer is due; ok is false for never.
+	Deadline() (at time.Time, ok bool)
+	// Tick fires what is due at now, in bounded runs: while Deadline has passed it is called again.
+	// It is not called while a Yielder is Pending.
+	Tick(now time.Time) error
+}

@@ -10,21 +10,114 @@ import (
 const windowState = "windows"
 
 // WindowAggregate is the typed part of a windowed aggregation. operator/window makes it.
+//
+// Which windows there are is said by one of three: Assign and EndOf, Slide, or Gap.
 type WindowAggregate[K comparable, T, A, R any] struct {
 	Key      func(*T) K
 	KeyCodec codec.Codec[K]
 	AccCodec codec.Codec[A]
-	// Assign gives the window of a time.
+	// Assign gives the window of a time. A time outside of what it returns is in no window.
 	Assign func(time int64) (start, end int64)
+	// Endless is set when a window has no end: its end is record.MaxTime.
+	Endless bool
 	// EndOf gives the end of the window that starts at start.
-	EndOf  func(start int64) int64
-	Zero   func() A
-	Add    func(acc *A, in *T)
+	EndOf func(start int64) int64
+	// Slide, when its Size is set, has windows overlap. Merge is needed.
+	Slide Slide
+	// Gap, when it is set, makes sessions: a record joins those of its key that are less than Gap
+	// milliseconds away. Merge is needed.
+	Gap int64
+
+	Zero func() A
+	Add  func(acc *A, in *T)
+	// First makes the accumulator of a window's first record, instead of Zero and Add; nil for those.
+	First func(acc *A, in *T)
+	// Merge folds from, of the same or later times, into into.
+	Merge func(into, from *A)
+	// Result makes the record that a window emits. Fired, when it is set, is called instead where the
+	// firing is not OnTime. Emit, when it is set, is called instead of both and may emit any number.
+	// What acc points to is theirs to keep.
 	Result func(key K, start, end int64, acc *A) R
+	Fired  func(key K, start, end int64, firing Firing, acc *A) R
+	Emit   func(key K, start, end int64, firing Firing, acc *A, out *Collector[R])
+
+	// Lateness is for how many milliseconds behind its end a window takes late records. Each of them
+	// has it emitted again at once, unless Trigger says otherwise.
+	Lateness int64
+	// Trigger has windows, but not sessions, emitted at other times than their ends too.
+	Trigger WindowTrigger
+	// Late names the side output of the records that come too late for every window; empty for none.
+	Late string
+}
+
+// Slide are windows of Size milliseconds that start every Step, at multiples of Step from Offset.
+type Slide struct{ Size, Step, Offset int64 }
+
+// Firing says why a window is emitted.
+type Firing uint8
+
+// The firings of a window.
+const (
+	// OnTime is when the watermark has reached the window's end.
+	OnTime Firing = iota
+	// Early is before that.
+	Early
+	// Late is behind that, for records that came late and within the allowed lateness.
+	Late
+)
+
+// String names the firing.
+func (f Firing) String() string {
+	switch f {
+	case Early:
+		return "early"
+	case Late:
+		return "late"
+	}
+	return "on time"
+}
+
+// start makes acc the accumulator of a window with the one record in.
+func (w *WindowAggregate[K, T, A, R]) start(acc *A, in *T) {
+	if w.First != nil {
+		var zero A
+		*acc = zero
+		w.First(acc, in)
+		return
+	}
+	*acc = w.Zero()
+	w.Add(acc, in)
+}
+
+// triggered tells whether each window has a state of its own, with what its trigger needs.
+func (w *WindowAggregate[K, T, A, R]) triggered() bool {
+	return !w.Trigger.isZero() || w.Endless || w.Lateness > 0 && w.Slide.Size == 0
+}
+
+// emit emits a window with event time at. acc is the callee's.
+func (w *WindowAggregate[K, T, A, R]) emit(col *Collector[R], at int64, key K, start, end int64, f Firing, acc *A) {
+	if w.Emit != nil {
+		col.time = at
+		w.Emit(key, start, end, f, acc, col)
+		return
+	}
+	if f != OnTime && w.Fired != nil {
+		*col.next(at) = w.Fired(key, start, end, f, acc)
+		return
+	}
+	*col.next(at) = w.Result(key, start, end, acc)
 }
 
 // Decls lists the operator's states.
 func (w WindowAggregate[K, T, A, R]) Decls() []job.StateDecl {
+	switch {
+	case w.Gap > 0:
+		return sessionDecls(w)
+	case w.triggered():
+		return triggerDecls(w)
+	case w.Slide.Size > 0:
+		return slidingDecls(w)
+	}
 	return []job.StateDecl{{
 		Name: windowState, Kind: "value", Key: timerCodec[K]{w.KeyCodec}.Schema().String(), Value: w.AccCodec.Schema().String(),
 	}}
@@ -42,6 +135,7 @@ type windowOp[K comparable, T, A, R any] struct {
 	col   *Collector[R]
 	seg   segments[T]
 	key   timerKey[K] // Storage of the current key.
+	late  tooLate[T]
 
 	// The window of the record before, since the next one is mostly in it too.
 	start, end int64
@@ -55,6 +149,14 @@ type paneRef[K comparable] struct {
 
 // NewWindow returns the operator of a windowed aggregation.
 func NewWindow[K comparable, T, A, R any](def WindowAggregate[K, T, A, R]) Operator {
+	switch {
+	case def.Gap > 0:
+		return &sessionOp[K, T, A, R]{def: def}
+	case def.triggered():
+		return &triggerOp[K, T, A, R]{def: def}
+	case def.Slide.Size > 0:
+		return newSliding(def)
+	}
 	return &windowOp[K, T, A, R]{def: def}
 }
 
@@ -62,7 +164,8 @@ func (w *windowOp[K, T, A, R]) Open(c *Context) error {
 	w.c = c
 	w.hash = codec.NewHasher(w.def.KeyCodec)
 	w.col = newCollector[R](c.Out)
-	w.seg = segments[T]{process: w.records, fire: w.fire, pass: w.col.mark, done: w.col.done, now: c.Watermark}
+	w.late.open(c, w.def.Late)
+	w.seg = segments[T]{process: w.records, fire: w.fire, pass: w.pass, done: w.done, now: c.Watermark}
 	hash := w.hash
 	var err error
 	w.state, err = statebackend.OpenValue(c.State, statebackend.ValueDesc[timerKey[K], A]{
@@ -94,9 +197,8 @@ func (w *windowOp[K, T, A, R]) EndOfData() error               { return w.seg.ad
 func (w *windowOp[K, T, A, R]) records(b *record.Batch[T], from, to int) error {
 	haveHash := len(b.Hash) == len(b.Rows) && len(b.Hash) > 0
 	if len(b.Times) != len(b.Rows) {
-		return w.noTime()
+		return noEventTime(w.c)
 	}
-	late := int64(0)
 	for n := from; n < to; n++ {
 		i := n
 		if b.Sel != nil {
@@ -105,15 +207,18 @@ func (w *windowOp[K, T, A, R]) records(b *record.Batch[T], from, to int) error {
 		t := b.Times[i]
 		if t < w.start || t >= w.end {
 			if t == record.MinTime {
-				return w.noTime()
+				return noEventTime(w.c)
 			}
 			w.start, w.end = w.def.Assign(t)
-		}
-		if w.end-1 <= w.seg.now {
-			late++
-			continue
+			if t < w.start || t >= w.end {
+				continue // Between two windows.
+			}
 		}
 		row := &b.Rows[i]
+		if w.end-1 <= w.seg.now {
+			w.late.note(row, t, w.seg.now)
+			continue
+		}
 		w.key.Key, w.key.Time = w.def.Key(row), w.start
 		var h uint64
 		if haveHash {
@@ -122,20 +227,30 @@ func (w *windowOp[K, T, A, R]) records(b *record.Batch[T], from, to int) error {
 			h = w.hash(&w.key.Key)
 		}
 		acc, fresh := w.state.Upsert(h, slotAt(h, w.start), &w.key)
-		if fresh {
-			*acc = w.def.Zero()
-			w.index.add(w.end-1, paneRef[K]{w.key.Key, h, w.start})
+		if !fresh {
+			w.def.Add(acc, row)
+			continue
 		}
-		w.def.Add(acc, row)
-	}
-	if late > 0 {
-		w.c.Counters.Late.Add(late)
+		w.def.start(acc, row)
+		w.index.add(w.end-1, paneRef[K]{w.key.Key, h, w.start})
 	}
 	return w.col.err
 }
 
-func (w *windowOp[K, T, A, R]) noTime() error {
-	return job.Errorf(job.ClassRefused, "window %q: the records have no event time: add Timestamps to the source", w.c.Name)
+func noEventTime(c *Context) error {
+	return job.Errorf(job.ClassRefused, "window %q: the records have no event time: add Timestamps to the source", c.Name)
+}
+
+func (w *windowOp[K, T, A, R]) pass(m record.Mark) {
+	w.col.mark(m)
+	w.late.outs.mark(m)
+}
+
+func (w *windowOp[K, T, A, R]) done() error {
+	if err := w.col.done(); err != nil {
+		return err
+	}
+	return w.late.outs.done()
 }
 
 func (w *windowOp[K, T, A, R]) fire(now int64, limit int) (bool, error) {
@@ -151,7 +266,7 @@ func (w *windowOp[K, T, A, R]) fire(now int64, limit int) (bool, error) {
 		if acc == nil {
 			continue
 		}
-		*w.col.next(last) = w.def.Result(p.key, p.start, last+1, acc)
+		w.def.emit(w.col, last, p.key, p.start, last+1, OnTime, acc)
 		w.state.Delete(p.hash, slot, &w.key)
 		if w.col.err != nil {
 			return false, w.col.err
@@ -163,6 +278,7 @@ func (w *windowOp[K, T, A, R]) fire(now int64, limit int) (bool, error) {
 
 func (w *windowOp[K, T, A, R]) Close() error {
 	w.seg.close()
+	w.late.outs.drop()
 	if w.col != nil {
 		w.col.drop()
 	}

@@ -6,7 +6,6 @@ import (
 	"github.com/cairnstream/cairn/codec"
 	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/operator"
-	"github.com/cairnstream/cairn/operator/window"
 )
 
 // Keyed is a stream whose records are grouped by a key: all records of a key go through the same
@@ -83,50 +82,6 @@ func (k Keyed[K, T]) Process[U any](name string, construct func(s *operator.Stat
 	out := addKeyed[K, T, U](k, op, func() operator.Operator { return operator.Process(k.key, k.kc, construct) })
 	j.sides[out.op] = sides
 	return out
-}
-
-// Window groups the records of each key by event time.
-func (k Keyed[K, T]) Window(name string, w window.TumblingWindows) Windowed[K, T] {
-	if err := w.Validate(); err != nil {
-		k.s.j.bad("window %q: %v", name, err)
-	}
-	return Windowed[K, T]{k: k, name: name, w: w}
-}
-
-// Windowed is a keyed stream grouped by event time.
-type Windowed[K comparable, T any] struct {
-	k    Keyed[K, T]
-	name string
-	w    window.TumblingWindows
-}
-
-// Aggregate folds the records of each key and window into an accumulator and emits one record when
-// the window is complete. Records that come later are counted and dropped.
-func (w Windowed[K, T]) Aggregate[A, R any](agg window.Aggregator[K, T, A, R]) Stream[R] {
-	c, err := codec.Default[A]()
-	if err != nil {
-		w.k.s.j.bad("window %q: accumulator: %v", w.name, err)
-	}
-	return w.AggregateWith(agg, c)
-}
-
-// AggregateWith is Aggregate with a codec of the caller's choice for the accumulator.
-func (w Windowed[K, T]) AggregateWith[A, R any](agg window.Aggregator[K, T, A, R], c codec.Codec[A]) Stream[R] {
-	op := job.Operator{Name: w.name, Kind: job.KindWindow, Stateful: true}
-	if agg == nil {
-		w.k.s.j.bad("window %q: the aggregation is nil", w.name)
-	} else if v, ok := agg.(interface{ Validate() error }); ok {
-		if err := v.Validate(); err != nil {
-			w.k.s.j.bad("window %q: %v", w.name, err)
-		}
-	}
-	if c == nil || w.k.kc == nil || agg == nil {
-		return addKeyed[K, T, R](w.k, op, nil) // A problem was recorded.
-	}
-	def := window.Define(w.w, w.k.key, w.k.kc, c, agg)
-	op.State = def.Decls()
-	op.Params = w.w.String()
-	return addKeyed[K, T, R](w.k, op, func() operator.Operator { return operator.NewWindow(def) })
 }
 
 func addKeyed[K comparable, T, U any](k Keyed[K, T], op job.Operator, make func() operator.Operator) Stream[U] {

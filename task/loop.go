@@ -46,6 +46,7 @@ type subtask struct {
 	yielder operator.Yielder
 	poller  operator.Poller
 	sleeper operator.Sleeper
+	clocked operator.Clocked
 	marks   []record.Mark // Scratch.
 	idle    bool          // The merged input is idle.
 
@@ -163,6 +164,12 @@ func (s *subtask) step() (bool, error) {
 	if s.ending {
 		return true, s.finishEnd()
 	}
+	if s.clockDue() {
+		if item, ok := s.gate.PollBarrier(); ok {
+			return true, s.control(item.Port, item.Control)
+		}
+		return true, s.clocked.Tick(s.chain[0].ctx.Now())
+	}
 	item, ok, err := s.gate.Poll()
 	if err != nil {
 		return false, err
@@ -184,6 +191,15 @@ func (s *subtask) step() (bool, error) {
 		return true, s.beginEnd()
 	}
 	return false, nil
+}
+
+// clockDue tells whether a processing-time timer is due.
+func (s *subtask) clockDue() bool {
+	if s.clocked == nil || s.ended {
+		return false
+	}
+	at, ok := s.clocked.Deadline()
+	return ok && !at.After(s.chain[0].ctx.Now())
 }
 
 // batch gives a batch the merged watermarks and pushes it through the chain.
@@ -404,6 +420,11 @@ func (s *subtask) wait() error {
 	}
 	if s.poller != nil && !s.ended {
 		if at, ok := s.poller.Deadline(); ok && (deadline.IsZero() || at.Before(deadline)) {
+			deadline = at
+		}
+	}
+	if s.clocked != nil && !s.ended {
+		if at, ok := s.clocked.Deadline(); ok && (deadline.IsZero() || at.Before(deadline)) {
 			deadline = at
 		}
 	}

@@ -150,6 +150,7 @@ func (s *subtask) openChain() error {
 	s.yielder, _ = head.(operator.Yielder)
 	s.poller, _ = head.(operator.Poller)
 	s.sleeper, _ = head.(operator.Sleeper)
+	s.clocked, _ = head.(operator.Clocked)
 	if e, ok := head.(interface{ SetReaders(int) }); ok && len(s.vertex.Out) > 0 {
 		e.SetReaders(p.Vertices[p.Edges[s.vertex.Out[0]].To].Parallelism)
 	}

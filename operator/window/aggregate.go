@@ -9,16 +9,19 @@ type Pane[K comparable] struct {
 	Key   K
 	Start int64 // Milliseconds since 1970 UTC, included.
 	End   int64 // Not included.
+	// Firing is OnTime unless a trigger or the allowed lateness has windows emitted several times.
+	Firing Firing
 }
 
 // Aggregator folds the records of a window into an accumulator. Callbacks get pointers that are
 // valid, and for in and from read-only, during the call.
 type Aggregator[K comparable, T, A, R any] interface {
-	// Zero is the accumulator of an empty window.
+	// Zero is the accumulator of an empty window. Where accumulators are merged there are several for
+	// one window, so that Zero must not change what it is merged with.
 	Zero() A
 	// Add folds one record into acc.
 	Add(acc *A, in *T)
-	// Merge folds the accumulator from into into.
+	// Merge folds the accumulator from, of the same or later times, into into.
 	Merge(into, from *A)
 	// Result makes the record that the window emits.
 	Result(p Pane[K], acc *A) R
