@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -114,7 +116,8 @@ func (a *App) root(short string) *cobra.Command {
 // group makes a command that only has others. Cobra would print its help and call that a success.
 func (a *App) group(c *cobra.Command, subs ...*cobra.Command) *cobra.Command {
 	c.AddCommand(subs...)
-	c.SuggestionsMinimumDistance = 1
+	c.SuggestionsMinimumDistance = 2
+	c.Args = cobra.ArbitraryArgs // RunE says what is wrong with them.
 	c.FParseErrWhitelist.UnknownFlags = true
 	c.RunE = func(c *cobra.Command, args []string) error {
 		problems := a.unknown
@@ -159,6 +162,9 @@ func (a *App) command(c *cobra.Command, o *options, run func(ctx context.Context
 		}
 		problems = append(problems, o.load(a.Environ)...)
 		problems = append(problems, o.checked()...)
+		if len(problems) > 0 && o.more != nil && len(args) > 0 {
+			problems = append(problems, o.more(args[0])...) // So that they need not be found one after the other.
+		}
 		if len(problems) > 0 {
 			return &codeError{
 				code: Usage, err: usage(c.CommandPath(), problems...), hint: c.CommandPath() + " --help lists what there is",
@@ -172,6 +178,23 @@ func (a *App) command(c *cobra.Command, o *options, run func(ctx context.Context
 		return run(ctx, args)
 	}
 	return c
+}
+
+// Text is a flag of a command that was added.
+type Text struct {
+	Value      *string
+	Arg, Usage string
+}
+
+// Simple finishes a command of another package: its flags are by name, it takes no arguments, and what is wrong with how it was
+// called is listed as for all others.
+func (a *App) Simple(c *cobra.Command, flags map[string]Text, run func(context.Context) error) *cobra.Command {
+	o := &options{}
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		f := flags[name]
+		o.text(f.Value, name, f.Arg, f.Usage).flag = true
+	}
+	return a.command(c, o, func(ctx context.Context, _ []string) error { return run(ctx) })
 }
 
 func argumentProblems(args, want []string, required int) []string {
@@ -201,6 +224,11 @@ func (a *App) execute(root *cobra.Command, argv []string) int {
 	if root.HasSubCommands() {
 		root.InitDefaultHelpCmd()
 		root.InitDefaultCompletionCmd(argv...)
+		for _, c := range root.Commands() {
+			if c.Name() == "completion" {
+				a.group(c)
+			}
+		}
 	}
 	if len(argv) == 0 || !strings.HasPrefix(argv[0], cobra.ShellCompRequestCmd) {
 		c, rest, err := root.Find(argv)

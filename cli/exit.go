@@ -86,7 +86,8 @@ func outcome(j coordinator.Job) error {
 		code, why := Failed, j.Reason
 		if j.Failure != nil {
 			why = j.Failure.String()
-			if j.Failure.Class == job.ClassRefused {
+			// What was asked for is wrong, unless a checkpoint was to be gone on from: then that may be.
+			if j.Failure.Class == job.ClassRefused && j.Checkpoint == 0 {
 				code = Usage
 			}
 			if j.Failure.Stack != "" {

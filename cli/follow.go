@@ -46,7 +46,7 @@ func (p *progress) show(d coordinator.JobDetail) {
 	if d.Job.State.Ended() || now.Sub(p.told) < interval {
 		return
 	}
-	text := counters(d.Job.Counters)
+	text := jobCounters(d.Job.Counters)
 	if text == "" {
 		return
 	}
@@ -120,7 +120,7 @@ func summary(w *tabwriter.Writer, d coordinator.JobDetail) {
 	if !j.Started.IsZero() && !j.Ended.IsZero() {
 		field(w, "Time", short(j.Ended.Sub(j.Started)))
 	}
-	field(w, "Counters", counters(j.Counters))
+	field(w, "Counters", jobCounters(j.Counters))
 	if late := j.Counters["late_records"]; late > 0 {
 		field(w, "Late", fmt.Sprintf("%s records were dropped: they came after their window was complete", count(late)))
 	}

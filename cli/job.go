@@ -75,9 +75,13 @@ func showJob(w *tabwriter.Writer, d coordinator.JobDetail) {
 		field(w, "Restored from", fmt.Sprintf("checkpoint %d", uint64(d.Restored)))
 	}
 	if j.Failure != nil {
-		field(w, "Last failure", j.Failure.String())
+		text := j.Failure.String()
+		if j.Failure.Stack != "" {
+			text += "\n" + strings.ReplaceAll(strings.TrimRight(j.Failure.Stack, "\n"), "\t", "    ")
+		}
+		field(w, "Last failure", text)
 	}
-	field(w, "Counters", counters(j.Counters))
+	field(w, "Counters", jobCounters(j.Counters))
 	for _, k := range slices.Sorted(maps.Keys(d.Spec.Args)) {
 		field(w, "Argument "+k, d.Spec.Args[k])
 	}
@@ -95,6 +99,15 @@ func showJob(w *tabwriter.Writer, d coordinator.JobDetail) {
 			row(w, clock(e.Time), e.Kind, e.Message)
 		}
 	}
+}
+
+// jobCounters are the sums of a whole job for people: what was read from the sources and written to the sinks, and not
+// what went from one task to the next.
+func jobCounters(m map[string]int64) string {
+	m = maps.Clone(m)
+	delete(m, "records_in")
+	delete(m, "records_out")
+	return counters(m)
 }
 
 // counters are sums for people: those that count something.

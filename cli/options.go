@@ -27,6 +27,9 @@ type options struct {
 	// fill puts in the defaults; check lists what is wrong with the whole, once each part is in its place.
 	fill  func()
 	check func() []string
+	// more, if set, lists what would be found wrong later, with the first argument. It is asked when something is wrong
+	// already.
+	more func(arg string) []string
 }
 
 // option is one setting.
@@ -156,6 +159,7 @@ func (o *options) pairs(p *map[string]string, key, usage string) *option {
 				k, v, ok := strings.Cut(s, "=")
 				if _, twice := out[k]; !ok || k == "" {
 					bad = append(bad, fmt.Sprintf("%q is not KEY=VALUE", s))
+					continue
 				} else if twice {
 					bad = append(bad, fmt.Sprintf("%q is given twice", k))
 				}
@@ -174,7 +178,7 @@ func (o *options) pairs(p *map[string]string, key, usage string) *option {
 // choice is one of several words.
 func (o *options) choice(p *string, key, usage string, words ...string) *option {
 	return o.add(&option{
-		key: key, usage: usage + ": " + strings.Join(words, ", "), arg: "WORD",
+		key: key, usage: fmt.Sprintf("%s: %s (default %s)", usage, strings.Join(words, ", "), *p), arg: "WORD",
 		set: func(t []string) error {
 			if !slices.Contains(words, last(t)) {
 				return fmt.Errorf("%q: want one of %s", last(t), strings.Join(words, ", "))

@@ -31,17 +31,24 @@ func (a *App) listCommand() *cobra.Command {
 }
 
 // jobFlags are those of every command that builds a program.
-func (o *options) jobFlags(r *request) {
+func (a *App) jobFlags(o *options, r *request) {
 	o.number(&r.parallelism, "parallelism", "of operators that do not say otherwise (default: what the program sets, else 1)").flag = true
 	o.pairs(&r.args, "arg", "argument of the program; may be repeated")
 	o.pairs(&r.set, "set", "setting of the job, such as checkpoint.interval=1s; may be repeated")
+	o.more = func(program string) []string {
+		if !a.has(program) {
+			return nil // It may be the value of an unknown flag.
+		}
+		_, err := a.spec(program, *r)
+		return problemsOf(err)
+	}
 }
 
 func (a *App) planCommand() *cobra.Command {
 	o := &options{}
 	var r request
 	var format string
-	o.jobFlags(&r)
+	a.jobFlags(o, &r)
 	o.output(&format, asDot)
 	return a.command(&cobra.Command{Use: "plan NAME", Short: "prints the graph, chains and parallelism of a program"}, o, func(_ context.Context, args []string) error {
 		spec, err := a.spec(args[0], r)

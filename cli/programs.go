@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cairnstream/cairn/job"
@@ -24,6 +25,10 @@ type request struct {
 	set         map[string]string
 	parallelism int // 0: not given.
 	overwrite   bool
+}
+
+func (a *App) has(program string) bool {
+	return slices.ContainsFunc(a.Programs.List(), func(p job.ProgramInfo) bool { return p.Name == program })
 }
 
 // spec builds a program and applies settings: those of the program, then --set, then --parallelism. The error lists

@@ -22,7 +22,7 @@ func (a *App) runCommand() *cobra.Command {
 	c := serve.LocalConfig{Listen: "127.0.0.1:0", HTTP: serve.Off}
 	level := "error"
 	o := &options{}
-	o.jobFlags(&r)
+	a.jobFlags(o, &r)
 	o.text(&c.Dir, "dir", "DIR", "keep metadata and snapshots there, so that another run goes on from the newest checkpoint (default: a temporary one)").flag = true
 	o.yesNo(&s.Fresh, "fresh", "start from nothing, not from the newest checkpoint in --dir").flag = true
 	o.yesNo(&r.overwrite, "overwrite", "let sinks overwrite output that they do not know of").flag = true

@@ -16,7 +16,7 @@ func (a *App) submitCommand() *cobra.Command {
 	var r request
 	var s coordinator.Submission
 	var wait bool
-	c.jobFlags(&r)
+	a.jobFlags(&c.options, &r)
 	c.text(&r.name, "name", "NAME", "of the job (default: that of the program)").flag = true
 	c.yesNo(&s.Fresh, "fresh", "start from nothing, not from the newest checkpoint of an earlier job of that name").flag = true
 	c.yesNo(&r.overwrite, "overwrite", "let sinks overwrite output that they do not know of").flag = true

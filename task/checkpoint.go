@@ -191,7 +191,7 @@ func (u *uploads) store(ctx context.Context, s *subtask, snap *captured) {
 		return // Aborted, or the task is gone: nobody waits for an answer.
 	}
 	if err != nil {
-		s.decline(id, fmt.Errorf("snapshot of %v: %w", id, err))
+		s.decline(id, fmt.Errorf("snapshot of %v: %w", id, ofStore(err)))
 		return
 	}
 	stats := job.CheckpointStats{Align: snap.align, Sync: snap.sync, Async: time.Since(start), Bytes: bytes}

@@ -138,7 +138,7 @@ func (s *subtask) openChain() error {
 			l.from.next = append(l.from.next, push{l})
 		}
 		if err := s.prepare(l, g.Operators[n]); err != nil {
-			return fmt.Errorf("restore operator %q: %w", l.name, err)
+			return fmt.Errorf("restore operator %q: %w", l.name, ofRestore(err))
 		}
 		if i == 0 {
 			floor = l.ctx.Watermark
@@ -169,7 +169,7 @@ func (s *subtask) open1(l *link) error {
 	}
 	if l.state != nil {
 		if err := l.state.Restore(s.ctx, s.reader(), l.keyed); err != nil {
-			return fmt.Errorf("restore operator %q: %w", l.name, err)
+			return fmt.Errorf("restore operator %q: %w", l.name, ofRestore(err))
 		}
 	}
 	if l.state != nil {
@@ -329,6 +329,9 @@ func (s *subtask) counterValues() map[string]int64 {
 	v["records_out"] = s.chain[len(s.chain)-1].counters.Out.Load()
 	if s.vertex.Reader {
 		v["records_read"] = s.chain[0].counters.Out.Load()
+	}
+	if len(s.vertex.Out) == 0 {
+		v["records_written"] = s.chain[len(s.chain)-1].counters.In.Load()
 	}
 	return v
 }

@@ -33,19 +33,11 @@ const (
 )
 
 func demoCommand(a *cli.App) *cobra.Command {
-	var dir string
-	c := &cobra.Command{
-		Use:   "demo",
-		Short: "runs a job on real flight data, kills a TaskManager under it, and proves the answer",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			ctx, cancel := a.Signals()
-			defer cancel()
-			return runDemo(ctx, dir, a.Stderr, a.Stdout)
-		},
-	}
-	c.Flags().StringVar(&dir, "dir", "demo-out", "directory of the demo, emptied at the start")
-	return c
+	dir := "demo-out"
+	return a.Simple(&cobra.Command{
+		Use: "demo", Short: "runs a job on real flight data, kills a TaskManager under it, and proves the answer",
+	}, map[string]cli.Text{"dir": {Value: &dir, Arg: "DIR", Usage: "directory of the demo, emptied at the start (default demo-out)"}},
+		func(ctx context.Context) error { return runDemo(ctx, dir, a.Stderr, a.Stdout) })
 }
 
 // demo is one run.
