@@ -67,7 +67,7 @@ func sizesOf(plan *job.Plan, m *snapshot.Manifest) []OperatorCheckpoint {
 		for _, sub := range s.Subtasks {
 			for _, h := range sub.States {
 				c.Entries += h.Entries
-				c.Bytes += h.Length + int64(len(h.Inline))
+				c.Bytes += h.Length // Inline or not.
 			}
 		}
 		out = append(out, c)

@@ -37,7 +37,7 @@ func TestCheckpointWhileTheLastTimersFire(t *testing.T) {
 	}}
 	c := newCluster(t, 1, p, settings(job.ExactlyOnce, "fs"))
 	c.deploy(1)
-	<-fires // Nothing but the end of the input brings the watermark this far.
+	<-fires                                                      // Nothing but the end of the input brings the watermark this far.
 	time.AfterFunc(100*time.Millisecond, func() { close(hold) }) // By then the barrier is in the gate; later is as good.
 	c.checkpoint(true)
 	c.finish()

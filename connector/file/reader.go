@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"reflect"
 
 	"github.com/klauspost/compress/gzip"
@@ -383,7 +384,12 @@ func (r *reader[T]) checkEnd() error {
 	return nil
 }
 
+// external is an error of the file: what the operating system says may pass, what the decompressor says comes again.
 func (r *reader[T]) external(err error) error {
+	var system *fs.PathError
+	if r.body.Compression != None.String() && !errors.As(err, &system) {
+		return job.Errorf(job.ClassRecord, "%s: byte %d of its content: it is damaged or incomplete: %w", r.body.Path, r.lines.off, err)
+	}
 	return job.Errorf(job.ClassExternal, "read %s: %w", r.body.Path, err)
 }
 
