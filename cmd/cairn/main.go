@@ -15,7 +15,11 @@ const flightsProgram = "flights-daily"
 
 // programs are those that are built in.
 func programs() []stream.Program {
-	return []stream.Program{cairn.Program(flightsProgram, flightsjob.DailyJob)}
+	return []stream.Program{
+		cairn.Program(flightsProgram, flightsjob.DailyJob),
+		cairn.Program("flights-sliding", flightsjob.SlidingJob),
+		cairn.Program("flights-sessions", flightsjob.SessionsJob),
+	}
 }
 
 func main() {

@@ -10,6 +10,10 @@ import (
 )
 
 func main() {
-	p := cairn.NewPrograms(cairn.Program("flights-daily", flightsjob.DailyJob))
+	p := cairn.NewPrograms(
+		cairn.Program("flights-daily", flightsjob.DailyJob),
+		cairn.Program("flights-sliding", flightsjob.SlidingJob),
+		cairn.Program("flights-sessions", flightsjob.SessionsJob),
+	)
 	os.Exit(cli.New(p).TaskManager(os.Args[1:]))
 }

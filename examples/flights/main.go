@@ -1,6 +1,8 @@
-// Command flights aggregates flights by origin and day: the main example.
+// Command flights aggregates flights by airport and time: the main example.
 //
 //	go run ./examples/flights run flights-daily --arg input='data/*.ndjson' --arg output=out
+//
+// flights-sliding and flights-sessions take the same arguments.
 package main
 
 import (
@@ -8,4 +10,10 @@ import (
 	"github.com/cairnstream/cairn/examples/flights/flightsjob"
 )
 
-func main() { cairn.Main(cairn.Program("flights-daily", flightsjob.DailyJob)) }
+func main() {
+	cairn.Main(
+		cairn.Program("flights-daily", flightsjob.DailyJob),
+		cairn.Program("flights-sliding", flightsjob.SlidingJob),
+		cairn.Program("flights-sessions", flightsjob.SessionsJob),
+	)
+}

@@ -26,6 +26,24 @@ type Daily struct {
 	MaxDelay   int64     `csv:"max_delay" json:"max_delay"`
 }
 
+// Sliding is a record of the output: the flights to an airport in one window.
+type Sliding struct {
+	Destination string    `csv:"destination" json:"destination"`
+	WindowStart time.Time `csv:"window_start" json:"window_start"`
+	Flights     int64     `csv:"flights" json:"flights"`
+	TotalDelay  int64     `csv:"total_delay" json:"total_delay"`
+}
+
+// Busy is a record of the output: the flights from an airport in one session, with the times of the
+// first and the last of them.
+type Busy struct {
+	Origin     string    `csv:"origin" json:"origin"`
+	First      time.Time `csv:"first" json:"first"`
+	Last       time.Time `csv:"last" json:"last"`
+	Flights    int64     `csv:"flights" json:"flights"`
+	TotalDelay int64     `csv:"total_delay" json:"total_delay"`
+}
+
 // Decode decodes a line of the input. Lines as the data set writes them take a short cut around encoding/json.
 func Decode(line []byte, f *Flight) error {
 	if decodeFast(line, f) {

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func input(t testing.TB) []byte {
+func inputText(t testing.TB) []byte {
 	t.Helper()
 	r, err := gzip.NewReader(bytes.NewReader(Input))
 	if err != nil {
@@ -39,7 +39,7 @@ func TestExpected(t *testing.T) {
 	if err := parse(Expected, want); err != nil {
 		t.Fatal(err)
 	}
-	rows, err := Reference(bytes.NewReader(input(t)))
+	rows, err := Reference(bytes.NewReader(inputText(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestExpected(t *testing.T) {
 	}
 	sums := map[pane]*[2]Delays{} // Two halves, so that Merge has something to do.
 	lines := 0
-	for line := range bytes.Lines(input(t)) {
+	for line := range bytes.Lines(inputText(t)) {
 		var f Flight
 		if err := Decode(bytes.TrimSpace(line), &f); err != nil {
 			t.Fatal(err)
@@ -93,7 +93,7 @@ func TestExpected(t *testing.T) {
 // The short cut never differs from encoding/json.
 func TestDecode(t *testing.T) {
 	const good = `{"time":"2001-01-01T00:47:00Z","origin":"DTW","destination":"LAS","delay":66,"distance":1750}`
-	for line := range bytes.Lines(input(t)) {
+	for line := range bytes.Lines(inputText(t)) {
 		compareDecoders(t, bytes.TrimSpace(line))
 	}
 	for _, change := range [][2]string{
@@ -150,7 +150,7 @@ func TestDeal(t *testing.T) {
 	for i := range Lines {
 		all = append(all, hands[i%3][i/3]...)
 	}
-	if !bytes.Equal(all, input(t)) {
+	if !bytes.Equal(all, inputText(t)) {
 		t.Error("lines were lost or changed")
 	}
 	if _, err := Deal(dir, 0); err == nil {
