@@ -8,12 +8,20 @@ import (
 	"github.com/cairnstream/cairn/watermark"
 )
 
-// How often readers and enumerators tell each other their watermarks. While somebody waits for
-// others to catch up it is done more often, as the limit moves only with the reports.
+// How often readers and enumerators tell each other their watermarks. While these move, or somebody
+// waits for others to catch up, it is done more often, as the limit moves only with the reports: a
+// group that catches up advances by about the drift per round. A source sends up to 200 reports a
+// second then, however many readers it has.
 const (
 	reportEvery = time.Second
-	reportSoon  = 100 * time.Millisecond
+	reportSoon  = 20 * time.Millisecond
+	reportShare = 5 * time.Millisecond // For each reader.
 )
+
+// soonFor is how soon one of so many readers may report again.
+func soonFor(readers int) time.Duration {
+	return min(max(reportSoon, time.Duration(readers)*reportShare), reportEvery)
+}
 
 // Mail of alignment, beside mailRequestSplit: the kind, a uvarint that numbers the sender's mail,
 // and a varint, the lowest watermark of whom it is about.
@@ -115,7 +123,7 @@ func (r *reader[T]) reportAfter(w int64) (time.Time, bool) {
 	case g.sent == 0 || (w == watermark.NoConstraint) != (g.reported == watermark.NoConstraint):
 		return time.Time{}, true
 	case g.paused || w != g.reported && (g.reported == watermark.Min || w < g.reported || w-g.reported >= (g.drift+3)/4):
-		return g.sentAt.Add(reportSoon), true
+		return g.sentAt.Add(soonFor(r.c.Parallelism)), true
 	}
 	return g.sentAt.Add(reportEvery), true
 }
