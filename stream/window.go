@@ -120,7 +120,10 @@ func (w Windowed[K, T]) AggregateThen[A, R, U any](agg window.Aggregator[K, T, A
 
 // Reduce folds the records of each key and window into one of them: f folds in into acc. The first
 // record of a window is its own result. Records are encoded in state by the stream's codec.
-func (w Windowed[K, T]) Reduce(f func(acc, in *T)) Stream[T] {
+//
+// The type parameter is there so that the operator is only compiled where it is used: the methods
+// without any are compiled for every type of records that a program has.
+func (w Windowed[K, T]) Reduce[F ~func(acc, in *T)](f F) Stream[T] {
 	c := w.records()
 	if f == nil {
 		w.k.s.j.bad("window %q: the function is nil", w.name)
@@ -157,8 +160,9 @@ func (w Windowed[K, T]) records() codec.Codec[T] {
 	return c
 }
 
-// WindowAll groups all records of the stream by event time. They go through one subtask.
-func (s Stream[T]) WindowAll(name string, w window.Windows) Windowed[window.All, T] {
+// WindowAll groups all records of the stream by event time. They go through one subtask. As to the
+// type parameter see Windowed.Reduce.
+func (s Stream[T]) WindowAll[W window.Windows](name string, w W) Windowed[window.All, T] {
 	out := s.KeyBy(func(*T) window.All { return 0 }).Window(name, w)
 	out.single = true
 	return out
