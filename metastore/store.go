@@ -62,8 +62,8 @@ type Leadership interface {
 	// Epoch is greater than that of every earlier leader of the same election. Never 0.
 	Epoch() uint64
 
-	// Lost is closed once this leadership is known to be over: resigned, replaced, or not renewed in time because
-	// the store was away. It can be over some time before that is known here, so Lost is a hint to stop; what
+	// Lost is closed once this leadership is known to be over: resigned, replaced, or given up because the store
+	// was away for too long. It can be over some time before that is known here, so Lost is a hint to stop; what
 	// protects the data is the guard in Commit.
 	Lost() <-chan struct{}
 

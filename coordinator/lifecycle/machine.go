@@ -80,7 +80,7 @@ func (m *Machine) Step(now time.Time, ev Event) []Action {
 			m.pauseTo = now.Add(persistPause)
 			m.emit(Freed{m.attempt})
 			m.enter(WaitingForSlots, ev.Reason)
-			m.lack("the metadata store: " + ev.Reason)
+			m.lack("the attempt cannot begin: " + ev.Reason)
 		}
 	case RestoreRefused:
 		if m.wanted && ev.Attempt == m.attempt && m.state == Deploying {

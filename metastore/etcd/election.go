@@ -98,7 +98,7 @@ func (c *candidate) try(ctx context.Context) (epoch, held int64, err error) {
 	err = c.store.change(ctx, func(ctx context.Context) (err error) {
 		txn, err = c.store.client.Txn(ctx).
 			If(clientv3.Compare(clientv3.CreateRevision(c.key), "=", 0)).
-			Then(clientv3.OpPut(c.key, c.id, clientv3.WithLease(c.lease))).
+			Then(clientv3.OpPut(c.key, c.id, clientv3.WithLease(c.lease)), clientv3.OpPut(c.store.holderKey(c.name), holder(c.lease))).
 			Else(clientv3.OpGet(c.key)).Commit()
 		return err
 	})
@@ -148,9 +148,10 @@ func (c *candidate) await(ctx context.Context, revision int64) {
 // win turns the candidate into a leader. The lease is the leadership's from here on.
 func (c *candidate) win(epoch int64) (*leadership, error) {
 	l := &leadership{
-		store: c.store, name: c.name, key: c.key, lease: c.lease, epoch: epoch,
-		lost: make(chan struct{}), done: make(chan struct{}),
+		store: c.store, name: c.name, key: c.key, id: c.id, holder: holder(c.lease), epoch: epoch,
+		lost: make(chan struct{}), done: make(chan struct{}), doubt: make(chan struct{}, 1),
 	}
+	l.mu.term = term{c.lease, epoch, make(chan struct{})}
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
 	if c.store.mu.closed {

@@ -166,11 +166,13 @@ func TestEmbeddedIsQuiet(t *testing.T) {
 	}
 }
 
-// With etcd away every call ends in time and says so, the leadership is known to be lost after its lease, and when
-// etcd is back the same client goes on and leads anew.
+// With etcd away every call ends in time and says so, the leadership is known to be lost after its lease and the patience
+// with it, and when etcd is back the same client goes on and leads anew.
 func TestServerAway(t *testing.T) {
 	server := servers.Etcd(t, 1)
-	s := open(t, etcd.Config{Endpoints: server.Endpoints, LeaseTTL: 2 * time.Second, RequestTimeout: 300 * time.Millisecond})
+	s := open(t, etcd.Config{
+		Endpoints: server.Endpoints, LeaseTTL: 2 * time.Second, RequestTimeout: 300 * time.Millisecond, Patience: 100 * time.Millisecond,
+	})
 	l := elect(t, s, "a")
 	if err := commits(t.Context(), l, put("k", "v")); err != nil {
 		t.Fatal(err)
@@ -213,6 +215,58 @@ func TestServerAway(t *testing.T) {
 	s.Close()
 	if took := time.Since(begin); took > 10*time.Second {
 		t.Errorf("close with etcd away took %v", took)
+	}
+}
+
+// A leader goes on, in the same epoch, when etcd was away for longer than its lease and nobody led in between: after a
+// restart, which keeps the lease, and after a pause, in which it runs out.
+func TestAwayForAWhile(t *testing.T) {
+	for name, away := range map[string]func(*servers.Process) error{
+		"restart": func(m *servers.Process) error {
+			m.Kill()
+			time.Sleep(4 * time.Second)
+			return m.Restart(t.Context())
+		},
+		"pause": func(m *servers.Process) error {
+			if err := m.Pause(); err != nil {
+				return err
+			}
+			time.Sleep(4 * time.Second)
+			return m.Resume()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := servers.Etcd(t, 1)
+			s := open(t, etcd.Config{Endpoints: server.Endpoints, LeaseTTL: 2 * time.Second, RequestTimeout: time.Second})
+			l := elect(t, s, "a:1")
+			for i := range 2 { // A second term is a leadership like the first.
+				if err := away(server.Members[0]); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "commit after etcd was away", func() error { return commits(t.Context(), l, put("k", fmt.Sprint(i))) })
+				select {
+				case <-l.Lost():
+					t.Fatal("lost")
+				default:
+				}
+				if e, err := l.Get(t.Context(), "k"); err != nil || string(e.Value) != fmt.Sprint(i) {
+					t.Errorf("get: %v, %v", e, err)
+				}
+				if info, err := s.Leader(t.Context(), "leader"); err != nil || info.ID != "a:1" || info.Epoch != l.Epoch() {
+					t.Errorf("leader: %v, %v; the epoch is %d", info, err, l.Epoch())
+				}
+			}
+			if err := l.Resign(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if next := elect(t, s, "b:1"); next.Epoch() <= l.Epoch() {
+				t.Errorf("epoch %d after %d", next.Epoch(), l.Epoch())
+			}
+			if o, err := l.Commit(t.Context(), put("k", "late")); err != nil || o != metastore.NotLeader {
+				t.Errorf("commit of the former leader: %v, %v", o, err)
+			}
+		})
 	}
 }
 

@@ -7,42 +7,30 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/cairnstream/cairn/metastore"
 )
 
-// leadership is held as long as the election's key has the create revision that is its epoch.
+// leadership is held as long as the election's key has the create revision of its present term.
 type leadership struct {
 	store     *Store
 	name, key string
-	lease     clientv3.LeaseID
+	id        string // Of the candidate.
+	holder    string // What marks the leadership in etcd.
 	epoch     int64
 	stop      context.CancelFunc // ends keep
 	done      chan struct{}      // keep has ended
+	doubt     chan struct{}      // Tells keep to look whether the leadership holds.
 	once      sync.Once
 	lost      chan struct{}
+	mu        struct {
+		sync.Mutex
+		term term
+	}
 }
 
 func (l *leadership) Epoch() uint64         { return uint64(l.epoch) }
 func (l *leadership) Lost() <-chan struct{} { return l.lost }
-
-// keep renews the lease until it cannot be renewed any more. The client renews at a third of the TTL, and gives up
-// when a TTL has passed without an answer: by then the lease has run out by the clock of etcd too.
-func (l *leadership) keep(ctx context.Context) {
-	defer close(l.done)
-	renewals, err := l.store.client.KeepAlive(ctx, l.lease)
-	if err == nil {
-		for range renewals {
-			// Each is one renewal; the channel is closed at the end.
-		}
-	}
-	if ctx.Err() == nil {
-		l.store.config.Logger.Warn("leadership is lost: the lease was not renewed",
-			zap.String("election", l.name), zap.Int64("epoch", l.epoch), zap.Error(err))
-	}
-	l.end()
-}
 
 // end makes it known that the leadership is over.
 func (l *leadership) end() {
@@ -64,8 +52,8 @@ func (l *leadership) over() bool {
 	}
 }
 
-func (l *leadership) guard() clientv3.Cmp {
-	return clientv3.Compare(clientv3.CreateRevision(l.key), "=", l.epoch)
+func (l *leadership) guard(t term) clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(l.key), "=", t.revision)
 }
 
 // Commit implements metastore.Leadership.
@@ -73,10 +61,26 @@ func (l *leadership) Commit(ctx context.Context, txn metastore.Txn) (metastore.O
 	if err := txn.Validate(); err != nil {
 		return 0, failed("commit as leader of", l.name, err)
 	}
-	if l.over() {
-		return metastore.NotLeader, nil
+	for {
+		outcome, under, err := l.commit(ctx, txn)
+		if outcome != metastore.NotLeader || err != nil || l.over() {
+			return outcome, err
+		}
+		// It has had no effect.
+		if again, err := l.refused(ctx, under); err != nil {
+			return 0, failed("commit as leader of", l.name, err)
+		} else if !again {
+			return metastore.NotLeader, nil
+		}
 	}
-	conditions := []clientv3.Cmp{l.guard()}
+}
+
+func (l *leadership) commit(ctx context.Context, txn metastore.Txn) (metastore.Outcome, term, error) {
+	under := l.current()
+	if l.over() {
+		return metastore.NotLeader, under, nil
+	}
+	conditions := []clientv3.Cmp{l.guard(under)}
 	for _, c := range txn.Conditions {
 		conditions = append(conditions, l.condition(c))
 	}
@@ -98,20 +102,19 @@ func (l *leadership) Commit(ctx context.Context, txn metastore.Txn) (metastore.O
 	})
 	switch {
 	case err != nil:
-		return 0, failed("commit as leader of", l.name, err)
+		return 0, under, failed("commit as leader of", l.name, err)
 	case resp.Succeeded:
-		return metastore.Committed, nil
-	case !l.holds(resp):
-		l.end()
-		return metastore.NotLeader, nil
+		return metastore.Committed, under, nil
+	case !holds(resp, under):
+		return metastore.NotLeader, under, nil
 	}
-	return metastore.ConditionFailed, nil
+	return metastore.ConditionFailed, under, nil
 }
 
-// holds tells whether the answer to OpGet of the election's key, which is the first of resp, shows this leadership.
-func (l *leadership) holds(resp *clientv3.TxnResponse) bool {
+// holds tells whether the answer to OpGet of the election's key, which is the first of resp, shows this term.
+func holds(resp *clientv3.TxnResponse, t term) bool {
 	kvs := resp.Responses[0].GetResponseRange().Kvs
-	return len(kvs) == 1 && kvs[0].CreateRevision == l.epoch
+	return len(kvs) == 1 && kvs[0].CreateRevision == t.revision
 }
 
 func (l *leadership) condition(c metastore.Condition) clientv3.Cmp {
@@ -135,20 +138,27 @@ func (l *leadership) get(ctx context.Context, key string) (metastore.Entry, erro
 	if err := metastore.CheckKey(key); err != nil {
 		return metastore.Entry{}, err
 	}
-	if l.over() {
-		return metastore.Entry{}, metastore.ErrNotLeader
-	}
 	var resp *clientv3.TxnResponse
-	err := l.store.ask(ctx, func(ctx context.Context) (err error) {
-		resp, err = l.store.client.Txn(ctx).If(l.guard()).Then(clientv3.OpGet(l.store.dataKey(key))).Commit()
-		return err
-	})
-	if err != nil {
-		return metastore.Entry{}, err
-	}
-	if !resp.Succeeded {
-		l.end()
-		return metastore.Entry{}, metastore.ErrNotLeader
+	for {
+		if l.over() {
+			return metastore.Entry{}, metastore.ErrNotLeader
+		}
+		under := l.current()
+		err := l.store.ask(ctx, func(ctx context.Context) (err error) {
+			resp, err = l.store.client.Txn(ctx).If(l.guard(under)).Then(clientv3.OpGet(l.store.dataKey(key))).Commit()
+			return err
+		})
+		if err != nil {
+			return metastore.Entry{}, err
+		}
+		if resp.Succeeded {
+			break
+		}
+		if again, err := l.refused(ctx, under); err != nil {
+			return metastore.Entry{}, err
+		} else if !again {
+			return metastore.Entry{}, metastore.ErrNotLeader
+		}
 	}
 	kvs := resp.Responses[0].GetResponseRange().Kvs
 	if len(kvs) == 0 {
@@ -167,7 +177,7 @@ func (l *leadership) Resign(ctx context.Context) error {
 	<-l.done
 	limited, cancel := context.WithTimeout(ctx, l.store.config.RequestTimeout)
 	defer cancel()
-	_, err := l.store.client.Revoke(limited, l.lease)
+	_, err := l.store.client.Revoke(limited, l.current().lease)
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		err = nil // it had run out
 	}

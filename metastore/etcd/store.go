@@ -24,6 +24,11 @@ type Config struct {
 	// take seconds, while a restart of an etcd leader (1 to 2 s of no writes) or a pause of the process must not cost
 	// the leadership. etcd extends a TTL that is below 1.5 times its election time-out.
 	LeaseTTL time.Duration
+	// Patience is how much longer a leader that cannot renew its lease, since etcd does not answer, takes itself for
+	// the leader. It is one again when etcd answers and nobody else was in between; what it writes is guarded all the
+	// time. Default 1 min: jobs run on while etcd is away for a while. A leader that alone is cut off from etcd keeps
+	// its TaskManagers for so long from the next one.
+	Patience time.Duration
 	// DialTimeout bounds the wait for a connection, and how long a silent one is kept. Default 5 s.
 	DialTimeout time.Duration
 	// RequestTimeout bounds each call, whatever its context allows, so that none hangs on a cluster that is away.
@@ -42,6 +47,9 @@ func (c Config) WithDefaults() Config {
 		if *d == 0 {
 			*d = 5 * time.Second
 		}
+	}
+	if c.Patience == 0 {
+		c.Patience = time.Minute
 	}
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
@@ -67,7 +75,7 @@ func (c Config) Validate() error {
 	if c.LeaseTTL < time.Second || c.LeaseTTL%time.Second != 0 {
 		bad("LeaseTTL is %v, must be whole seconds", c.LeaseTTL)
 	}
-	if c.DialTimeout < 0 || c.RequestTimeout < 0 {
+	if c.DialTimeout < 0 || c.RequestTimeout < 0 || c.Patience < 0 {
 		bad("time-outs must be positive")
 	}
 	return errors.Join(errs...)
@@ -111,6 +119,9 @@ func Open(config Config) (*Store, error) {
 
 func (s *Store) dataKey(key string) string      { return s.config.Prefix + "/kv/" + key }
 func (s *Store) electionKey(name string) string { return s.config.Prefix + "/election/" + name }
+
+// holderKey has no lease: it says who led last, also when nobody leads.
+func (s *Store) holderKey(name string) string { return s.config.Prefix + "/holder/" + name }
 
 // Get implements metastore.Store.
 func (s *Store) Get(ctx context.Context, key string) (metastore.Entry, error) {
@@ -171,7 +182,7 @@ func (s *Store) Leader(ctx context.Context, name string) (metastore.LeaderInfo, 
 	if err != nil {
 		return metastore.LeaderInfo{}, failed("leader of", name, err)
 	}
-	return metastore.LeaderInfo{ID: string(resp.Kvs[0].Value), Epoch: uint64(resp.Kvs[0].CreateRevision)}, nil
+	return leaderInfo(resp.Kvs[0]), nil
 }
 
 // Close implements metastore.Store.
