@@ -28,6 +28,9 @@ const (
 	KindKeyBy      Kind = "key-by"
 	KindProcess    Kind = "process"
 	KindWindow     Kind = "window"
+	KindJoin       Kind = "join"
+	KindDedup      Kind = "dedup"
+	KindTopN       Kind = "top-n"
 	KindUnion      Kind = "union"
 	KindSink       Kind = "sink"
 )

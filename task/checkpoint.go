@@ -30,6 +30,7 @@ type capturedLink struct {
 	name      string
 	frozen    statebackend.Snapshot // nil without keyed state.
 	lists     map[string][][]byte
+	kinds     map[string]string // Of lists, as snapshots have them.
 	watermark int64
 }
 
@@ -59,7 +60,7 @@ func (s *subtask) capture(b record.Control) error {
 				snap.release()
 				return err
 			}
-			cl.lists = lists
+			cl.lists, cl.kinds = lists, kindsOf(l.op, lists)
 		}
 		if l.state != nil {
 			frozen, err := l.state.Freeze(b.Checkpoint)
@@ -84,6 +85,19 @@ func (s *subtask) capture(b record.Control) error {
 	s.merging = true
 	s.uploads.start(s, snap)
 	return nil
+}
+
+// kindsOf tells the lists that are the same in every subtask from the others.
+func kindsOf(op operator.Operator, lists map[string][][]byte) map[string]string {
+	b, _ := op.(operator.Broadcaster)
+	kinds := make(map[string]string, len(lists))
+	for name := range lists {
+		kinds[name] = snapshot.KindList
+		if b != nil && b.Broadcast(name) {
+			kinds[name] = snapshot.KindBroadcast
+		}
+	}
+	return kinds
 }
 
 // inputWatermark is the watermark that operator i of the chain has been given.
@@ -222,7 +236,7 @@ func (s *subtask) storeSnapshot(ctx context.Context, c *captured) (map[string]jo
 			}
 		}
 		for _, name := range sortedKeys(l.lists) {
-			h, err := ow.List(ctx, name, snapshot.KindList, "bytes", l.lists[name])
+			h, err := ow.List(ctx, name, l.kinds[name], "bytes", l.lists[name])
 			if err != nil {
 				return nil, 0, fmt.Errorf("operator %q, state %q: %w", l.name, name, err)
 			}

@@ -230,7 +230,7 @@ func (s *subtask) prepare(l *link, op job.Operator) error {
 
 func keyed(op job.Operator) bool {
 	for _, d := range op.State {
-		if d.Kind != "list" {
+		if d.Key != "" {
 			return true
 		}
 	}
@@ -343,7 +343,7 @@ func (s *subtask) restoreLists(l *link, old job.OperatorSnapshot) error {
 	names := map[string]bool{}
 	for _, sub := range old.Subtasks {
 		for _, h := range sub.States {
-			if h.Kind == snapshot.KindList {
+			if h.Kind == snapshot.KindList || h.Kind == snapshot.KindBroadcast {
 				names[h.Name] = true
 			}
 		}

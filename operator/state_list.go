@@ -1,0 +1,493 @@
+package operator
+
+import (
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"math"
+	"reflect"
+	"time"
+
+	"github.com/cairnstream/cairn/codec"
+	"github.com/cairnstream/cairn/record"
+	"github.com/cairnstream/cairn/statebackend"
+)
+
+// List declares a state that holds a list of V per key, with the codec that codec.Default picks for V.
+// Each element is stored by itself: to append one costs the same however long the list is, and a
+// snapshot copies none. With a TTL an element's age is counted from when it was appended, whatever On
+// says, so that the oldest ones expire first; OnReadAndWrite is refused.
+func (s *States[K]) List[V any](name string, ttl ...TTL) *ListState[V] {
+	return &ListState[V]{*s.Lists[V](name, ttl...)}
+}
+
+// Lists is List for several lists of each key, which have numbers, such as the start of a window.
+func (s *States[K]) Lists[V any](name string, ttl ...TTL) *ListsState[V] {
+	c, ok := s.defaultCodec[V](name)
+	if !ok {
+		return &ListsState[V]{}
+	}
+	return s.ListsWith(name, c, ttl...)
+}
+
+// ListsWith is Lists with a codec of the caller's choice.
+func (s *States[K]) ListsWith[V any](name string, c codec.Codec[V], ttl ...TTL) *ListsState[V] {
+	hc, ic := timerCodec[K]{s.key}, itemCodec[K]{s.key}
+	t, aging := s.ttl(name, ttl)
+	if aging && t.On == OnReadAndWrite {
+		s.bad("state %q: the elements of a list do not live longer for being read", name)
+	}
+	headHash := func(k *timerKey[K]) (uint64, uint64) {
+		h := s.hash(&k.Key)
+		return h, slotAt(h, k.Time)
+	}
+	itemHash := func(k *itemKey[K]) (uint64, uint64) {
+		h := s.hash(&k.Key)
+		return h, slotAt(slotAt(h, k.List), k.Index)
+	}
+	own := newOwner(c)
+	s.declare(name, "list", hc.Schema().String(), headCodec{}.Schema().String())
+	items := name + ".items"
+	if !aging {
+		s.declare(items, "list", ic.Schema().String(), c.Schema().String())
+		heads := s.openTable(name, codec.Codec[timerKey[K]](hc), codec.Codec[listHead](headCodec{}), headHash)
+		if els := s.openTable(items, codec.Codec[itemKey[K]](ic), c, itemHash); heads != nil && els != nil {
+			return &ListsState[V]{&listTable[K, V]{heads: heads, items: els, cur: s.cur, own: own}}
+		}
+		return &ListsState[V]{}
+	}
+	ac := agedCodec[V]{c}
+	s.declare(items, "list", ic.Schema().String(), ac.Schema().String())
+	heads := s.openTable(name, codec.Codec[timerKey[K]](hc), codec.Codec[listHead](headCodec{}), headHash)
+	els := s.openTable(items, codec.Codec[itemKey[K]](ic), codec.Codec[aged[V]](ac), itemHash)
+	if heads == nil || els == nil {
+		return &ListsState[V]{}
+	}
+	l := &agedLists[K, V]{t: listTable[K, aged[V]]{heads: heads, items: els, cur: s.cur}, own: own, aging: &s.aging, hash: headHash}
+	l.index = newExpiry(t, func(e *indexed[timerKey[K]], at indexPlace) {
+		h, _ := heads.Upsert(e.group, e.slot, &e.key)
+		h.at = at
+	})
+	s.aging.states = append(s.aging.states, l)
+	return &ListsState[V]{l}
+}
+
+// listsAt are the lists of the current key.
+type listsAt[V any] interface {
+	// append tells whether the list is new.
+	append(list int64, v *V) (fresh bool)
+	len(list int64) int
+	// get returns element i for reading; i is below len.
+	get(list int64, i int) *V
+	set(list int64, i int, v *V)
+	each(list int64, yield func(int, *V) bool)
+	// cut removes the first n elements, n at most len; all of them make the list as good as never made.
+	cut(list int64, n int)
+}
+
+// ListsState holds numbered lists of V for each key. Its methods work on the key of the record or timer
+// being processed.
+type ListsState[V any] struct{ at listsAt[V] }
+
+// Append adds a copy of *v to the end of a list; it tells whether that is its only element.
+func (s *ListsState[V]) Append(list int64, v *V) (first bool) { return s.at.append(list, v) }
+
+// Len is the number of elements of a list.
+func (s *ListsState[V]) Len(list int64) int { return s.at.len(list) }
+
+// At returns element i of a list for reading. It is valid until the next use of any state. It panics
+// when there is none.
+func (s *ListsState[V]) At(list int64, i int) *V {
+	if n := s.at.len(list); i < 0 || i >= n {
+		panic(fmt.Sprintf("element %d of a list of %d", i, n))
+	}
+	return s.at.get(list, i)
+}
+
+// Set replaces element i of a list by a copy of *v. It panics when there is none.
+func (s *ListsState[V]) Set(list int64, i int, v *V) {
+	if n := s.at.len(list); i < 0 || i >= n {
+		panic(fmt.Sprintf("element %d of a list of %d", i, n))
+	}
+	s.at.set(list, i, v)
+}
+
+// All goes over a list in the order of appending. The elements are for reading and valid until the
+// next step or change of the state, which must not be this list's.
+func (s *ListsState[V]) All(list int64) iter.Seq2[int, *V] {
+	return func(yield func(int, *V) bool) { s.at.each(list, yield) }
+}
+
+// RemoveFirst removes up to n elements from the front.
+func (s *ListsState[V]) RemoveFirst(list int64, n int) { s.at.cut(list, min(n, s.at.len(list))) }
+
+// Clear removes a list and returns how many elements it had.
+func (s *ListsState[V]) Clear(list int64) int {
+	n := s.at.len(list)
+	s.at.cut(list, n)
+	return n
+}
+
+// ListState holds a list of V for each key. Its methods work on the key of the record or timer being
+// processed.
+type ListState[V any] struct{ l ListsState[V] }
+
+// Append adds a copy of *v to the end; it tells whether that is the only element.
+func (s *ListState[V]) Append(v *V) (first bool) { return s.l.Append(0, v) }
+
+// Len is the number of elements.
+func (s *ListState[V]) Len() int { return s.l.Len(0) }
+
+// At returns element i for reading. It is valid until the next use of any state. It panics when there
+// is none.
+func (s *ListState[V]) At(i int) *V { return s.l.At(0, i) }
+
+// Set replaces element i by a copy of *v. It panics when there is none.
+func (s *ListState[V]) Set(i int, v *V) { s.l.Set(0, i, v) }
+
+// All goes over the elements in the order of appending. They are for reading and valid until the next
+// step or change of the state, which must not be this list's.
+func (s *ListState[V]) All() iter.Seq2[int, *V] { return s.l.All(0) }
+
+// RemoveFirst removes up to n elements from the front.
+func (s *ListState[V]) RemoveFirst(n int) { s.l.RemoveFirst(0, n) }
+
+// Clear removes the list and returns how many elements it had.
+func (s *ListState[V]) Clear() int { return s.l.Clear(0) }
+
+// listHead says which elements a list has: from first to next, which is excluded.
+type listHead struct {
+	first, next int64
+	at          indexPlace // In the expiry index, for lists with a TTL. Not part of a snapshot.
+}
+
+// itemKey is the key of an element.
+type itemKey[K comparable] struct {
+	Key   K
+	List  int64
+	Index int64
+}
+
+// listTable keeps lists in two tables. An element is changeable in place, so lists with a TTL are made
+// of it too.
+type listTable[K comparable, E any] struct {
+	heads statebackend.Value[timerKey[K], listHead]
+	items statebackend.Value[itemKey[K], E]
+	cur   *cursor[K]
+	own   owner[E]
+	hk    timerKey[K] // Storage of the current keys.
+	ik    itemKey[K]
+}
+
+// find returns the head of a list of the current key, or nil, and its slot.
+func (l *listTable[K, E]) find(list int64) (*listHead, uint64) {
+	l.hk.Key, l.hk.Time = *l.cur.key, list
+	slot := slotAt(l.cur.hash, list)
+	return l.heads.Get(l.cur.hash, slot, &l.hk), slot
+}
+
+// add makes room for an element and returns its place and whether the list is new.
+func (l *listTable[K, E]) add(list int64) (e *E, fresh bool) {
+	l.hk.Key, l.hk.Time = *l.cur.key, list
+	slot := slotAt(l.cur.hash, list)
+	h, fresh := l.heads.Upsert(l.cur.hash, slot, &l.hk)
+	i := h.next
+	h.next++
+	l.ik = itemKey[K]{*l.cur.key, list, i}
+	e, _ = l.items.Upsert(l.cur.hash, slotAt(slot, i), &l.ik)
+	return e, fresh
+}
+
+func (l *listTable[K, E]) item(group, slot uint64, k *timerKey[K], i int64) *E {
+	l.ik = itemKey[K]{k.Key, k.Time, i}
+	return l.items.Get(group, slotAt(slot, i), &l.ik)
+}
+
+func (l *listTable[K, E]) ref(group, slot uint64, k *timerKey[K], i int64) *E {
+	l.ik = itemKey[K]{k.Key, k.Time, i}
+	e, _ := l.items.Upsert(group, slotAt(slot, i), &l.ik)
+	return e
+}
+
+func (l *listTable[K, E]) append(list int64, v *E) (fresh bool) {
+	e, fresh := l.add(list)
+	l.own.put(e, v)
+	return fresh
+}
+
+func (l *listTable[K, E]) len(list int64) int {
+	if h, _ := l.find(list); h != nil {
+		return int(h.next - h.first)
+	}
+	return 0
+}
+
+func (l *listTable[K, E]) get(list int64, i int) *E {
+	h, slot := l.find(list)
+	return l.item(l.cur.hash, slot, &l.hk, h.first+int64(i))
+}
+
+func (l *listTable[K, E]) set(list int64, i int, v *E) {
+	h, slot := l.find(list)
+	l.own.put(l.ref(l.cur.hash, slot, &l.hk, h.first+int64(i)), v)
+}
+
+func (l *listTable[K, E]) each(list int64, yield func(int, *E) bool) {
+	h, slot := l.find(list)
+	if h == nil {
+		return
+	}
+	key, group := l.hk, l.cur.hash
+	for i, first, next := 0, h.first, h.next; first+int64(i) < next; i++ {
+		if !yield(i, l.item(group, slot, &key, first+int64(i))) {
+			return
+		}
+	}
+}
+
+func (l *listTable[K, E]) cut(list int64, n int) {
+	if h, slot := l.find(list); h != nil && n > 0 {
+		l.drop(l.cur.hash, slot, &l.hk, h, n)
+	}
+}
+
+// drop removes the first n elements of the list with head h; it tells whether the list is gone.
+func (l *listTable[K, E]) drop(group, slot uint64, k *timerKey[K], h *listHead, n int) (gone bool) {
+	first, next := h.first, h.next
+	for i := first; i < first+int64(n); i++ {
+		l.ik = itemKey[K]{k.Key, k.Time, i}
+		l.items.Delete(group, slotAt(slot, i), &l.ik)
+	}
+	if first+int64(n) == next {
+		l.heads.Delete(group, slot, k)
+		return true
+	}
+	h, _ = l.heads.Upsert(group, slot, k)
+	h.first = first + int64(n)
+	return false
+}
+
+// agedLists are lists whose elements expire.
+type agedLists[K comparable, V any] struct {
+	t     listTable[K, aged[V]]
+	own   owner[V]
+	aging *aging
+	index expiry[timerKey[K]]
+	hash  func(*timerKey[K]) (group, slot uint64)
+}
+
+func (l *agedLists[K, V]) append(list int64, v *V) (fresh bool) {
+	l.trim(list)
+	e, fresh := l.t.add(list)
+	e.from = l.aging.now
+	l.own.put(&e.val, v)
+	if fresh {
+		slot := slotAt(l.t.cur.hash, list)
+		at := l.index.add(l.t.hk, l.t.cur.hash, slot, l.aging.now)
+		h, _ := l.t.heads.Upsert(l.t.cur.hash, slot, &l.t.hk)
+		h.at = at
+	}
+	return fresh
+}
+
+// trim removes what has expired from the front of a list and returns the head, nil when there is none.
+func (l *agedLists[K, V]) trim(list int64) (*listHead, uint64) {
+	h, slot := l.t.find(list)
+	if h == nil {
+		return nil, slot
+	}
+	if n := l.old(l.t.cur.hash, slot, &l.t.hk, h); n > 0 {
+		return l.shorten(l.t.cur.hash, slot, &l.t.hk, n), slot
+	}
+	return h, slot
+}
+
+// old counts the expired elements of a list.
+func (l *agedLists[K, V]) old(group, slot uint64, k *timerKey[K], h *listHead) int {
+	first, next := h.first, h.next
+	n := int64(0)
+	for first+n < next && l.index.expired(l.t.item(group, slot, k, first+n).from, l.aging.now) {
+		n++
+	}
+	return int(n)
+}
+
+// shorten removes the first n elements and returns the head, nil when nothing is left.
+func (l *agedLists[K, V]) shorten(group, slot uint64, k *timerKey[K], n int) *listHead {
+	h := l.t.heads.Get(group, slot, k)
+	at := h.at
+	if int64(n) == h.next-h.first {
+		l.index.remove(at)
+		h = l.t.heads.Get(group, slot, k)
+	}
+	if l.t.drop(group, slot, k, h, n) {
+		return nil
+	}
+	return l.t.heads.Get(group, slot, k)
+}
+
+func (l *agedLists[K, V]) len(list int64) int {
+	if h, _ := l.trim(list); h != nil {
+		return int(h.next - h.first)
+	}
+	return 0
+}
+
+func (l *agedLists[K, V]) get(list int64, i int) *V {
+	h, slot := l.t.find(list)
+	return &l.t.item(l.t.cur.hash, slot, &l.t.hk, h.first+int64(i)).val
+}
+
+func (l *agedLists[K, V]) set(list int64, i int, v *V) {
+	h, slot := l.t.find(list)
+	l.own.put(&l.t.ref(l.t.cur.hash, slot, &l.t.hk, h.first+int64(i)).val, v)
+}
+
+func (l *agedLists[K, V]) each(list int64, yield func(int, *V) bool) {
+	l.trim(list)
+	l.t.each(list, func(i int, e *aged[V]) bool { return yield(i, &e.val) })
+}
+
+func (l *agedLists[K, V]) cut(list int64, n int) {
+	if h, slot := l.t.find(list); h != nil && n > 0 {
+		l.shorten(l.t.cur.hash, slot, &l.t.hk, n)
+	}
+}
+
+func (l *agedLists[K, V]) rebuild() {
+	for k, h := range l.t.heads.All() {
+		key := *k
+		group, slot := l.hash(&key)
+		first, last := l.t.item(group, slot, &key, h.first).from, int64(0)
+		l.index.add(key, group, slot, first)
+		if h.next > h.first {
+			last = l.t.item(group, slot, &key, h.next-1).from
+		}
+		l.aging.now = max(l.aging.now, last)
+	}
+	l.index.placeAll()
+}
+
+func (l *agedLists[K, V]) sweep(limit int) bool {
+	for range limit {
+		e, ok := l.index.due(l.aging.now)
+		if !ok {
+			return false
+		}
+		h := l.t.heads.Get(e.group, e.slot, &e.key)
+		if n := l.old(e.group, e.slot, &e.key, h); n > 0 {
+			if h = l.shorten(e.group, e.slot, &e.key, n); h == nil {
+				continue
+			}
+		}
+		from := l.t.item(e.group, e.slot, &e.key, h.first).from
+		l.index.remove(h.at)
+		at := l.index.add(e.key, e.group, e.slot, from)
+		l.index.place(&e, at)
+	}
+	_, more := l.index.due(l.aging.now)
+	return more
+}
+
+func (l *agedLists[K, V]) tick() time.Duration { return l.index.tick() }
+
+// headCodec encodes a listHead as two numbers of 8 bytes.
+type headCodec struct{}
+
+func (headCodec) Append(dst []byte, v *listHead) ([]byte, error) {
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(v.first))
+	return binary.LittleEndian.AppendUint64(dst, uint64(v.next)), nil
+}
+
+func (headCodec) Decode(src []byte, v *listHead) (int, error) {
+	if len(src) < 16 {
+		return 0, fmt.Errorf("the head of a list is cut short: %d bytes of 16", len(src))
+	}
+	v.first, v.next = int64(binary.LittleEndian.Uint64(src)), int64(binary.LittleEndian.Uint64(src[8:]))
+	if v.first < 0 || v.next <= v.first {
+		return 0, fmt.Errorf("the head of a list has elements %d to %d", v.first, v.next)
+	}
+	return 16, nil
+}
+
+func (headCodec) Copy(dst, src *listHead) { *dst = *src }
+
+func (headCodec) Schema() codec.Schema { return codec.Schema{Codec: "list-head", Version: 1} }
+
+// itemCodec encodes an itemKey as the key, the list in zigzag varint form, and the index as a varint.
+type itemCodec[K comparable] struct{ key codec.Codec[K] }
+
+func (c itemCodec[K]) Append(dst []byte, v *itemKey[K]) ([]byte, error) {
+	dst, err := c.key.Append(dst, &v.Key)
+	if err != nil {
+		return dst, err
+	}
+	return binary.AppendUvarint(binary.AppendVarint(dst, v.List), uint64(v.Index)), nil
+}
+
+func (c itemCodec[K]) Decode(src []byte, v *itemKey[K]) (int, error) {
+	n, err := c.key.Decode(src, &v.Key)
+	if err != nil {
+		return n, err
+	}
+	list, m := binary.Varint(src[n:])
+	if m <= 0 {
+		return n, fmt.Errorf("the number of a list at byte %d is cut short", n)
+	}
+	n += m
+	index, m := binary.Uvarint(src[n:])
+	if m <= 0 || index > math.MaxInt64 {
+		return n, fmt.Errorf("the index of a list's element at byte %d is none", n)
+	}
+	v.List, v.Index = list, int64(index)
+	return n + m, nil
+}
+
+func (c itemCodec[K]) Copy(dst, src *itemKey[K]) {
+	c.key.Copy(&dst.Key, &src.Key)
+	dst.List, dst.Index = src.List, src.Index
+}
+
+func (c itemCodec[K]) Schema() codec.Schema {
+	return codec.Schema{Codec: "list-item", Version: 1, Shape: c.key.Schema().String()}
+}
+
+// owner makes values the state's own.
+type owner[V any] struct{ copy func(dst, src *V) }
+
+// newOwner makes an owner that copies what user code might still change: strings it shares.
+func newOwner[V any](c codec.Codec[V]) owner[V] {
+	if immutable(reflect.TypeFor[V]()) {
+		return owner[V]{}
+	}
+	return owner[V]{c.Copy}
+}
+
+func (o owner[V]) put(dst, src *V) {
+	if o.copy == nil {
+		*dst = *src
+		return
+	}
+	var v V
+	o.copy(&v, src)
+	*dst = v
+}
+
+// immutable tells whether values of t point to nothing but strings.
+func immutable(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.String:
+		return true
+	case reflect.Array:
+		return t.Len() == 0 || immutable(t.Elem())
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if !immutable(t.Field(i).Type) {
+				return false
+			}
+		}
+		return true
+	default:
+		return !record.HasPointers(t)
+	}
+}
