@@ -32,6 +32,7 @@ const (
 	KindDedup      Kind = "dedup"
 	KindTopN       Kind = "top-n"
 	KindUnion      Kind = "union"
+	KindAsync      Kind = "async"
 	KindSink       Kind = "sink"
 )
 

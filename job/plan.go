@@ -36,7 +36,9 @@ type Plan struct {
 }
 
 // NewPlan chains the operators of g: an operator joins its input's chain when it has a single
-// input, that edge is Forward, and both have the same parallelism.
+// input, that edge is Forward, and both have the same parallelism. One that calls the outside is
+// always the first of its chain: while it waits, its task must be able to leave records where they
+// are.
 // The graph must be valid.
 func NewPlan(g Graph, s Settings) (*Plan, error) {
 	if err := g.Validate(); err != nil {
@@ -57,7 +59,7 @@ func NewPlan(g Graph, s Settings) (*Plan, error) {
 		if par[i] > s.MaxParallelism {
 			problems = append(problems, fmt.Sprintf("operator %q: parallelism %d is above max-parallelism %d", op.Name, par[i], s.MaxParallelism))
 		}
-		if len(op.Inputs) == 1 && op.Inputs[0].Partition == Forward && par[op.Inputs[0].From] == par[i] {
+		if len(op.Inputs) == 1 && op.Inputs[0].Partition == Forward && par[op.Inputs[0].From] == par[i] && op.Kind != KindAsync {
 			v := vertexOf[op.Inputs[0].From]
 			vertexOf[i] = v
 			p.Vertices[v].Operators = append(p.Vertices[v].Operators, i)

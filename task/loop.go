@@ -159,6 +159,9 @@ func (s *subtask) step() (bool, error) {
 				return true, s.control(item.Port, item.Control)
 			}
 		}
+		if a, ok := s.yielder.(operator.Awaiter); ok && a.Awaiting() {
+			return false, nil
+		}
 		return true, s.yielder.Resume()
 	}
 	if s.ending {
