@@ -56,12 +56,25 @@ func BenchmarkWindows(b *testing.B) {
 		d.EndOf = func(s int64) int64 { return s + 10_000 }
 		benchOp(b, NewWindow(d), true, benchRows(100, 10_000))
 	})
-	for _, keys := range []int64{100, 100_000} {
-		b.Run(fmt.Sprintf("session=10000ms/keys=%d/rate=10000", keys), func(b *testing.B) {
-			d := benchDef()
-			d.Gap = 10_000
-			benchOp(b, NewWindow(d), true, benchRows(keys, 10_000))
+	b.Run("session=10000ms/keys=100/rate=10000", func(b *testing.B) {
+		d := benchDef()
+		d.Gap = 10_000
+		benchOp(b, NewWindow(d), true, benchRows(100, 10_000))
+	})
+	b.Run("session=10000ms/records=50/rate=10000", func(b *testing.B) {
+		d := benchDef()
+		d.Gap = 10_000
+		// 20 keys at a time, each with 50 records and never again.
+		d.Key = func(r *rec24) int64 { return r.Time/100*20 + r.Key%20 }
+		fill := benchRows(1000, 10_000)
+		h := codec.NewHasher(codec.Int64())
+		benchOp(b, NewWindow(d), true, func(batch *record.Batch[rec24]) {
+			fill(batch)
+			for i := range batch.Rows {
+				k := d.Key(&batch.Rows[i])
+				batch.Hash[i] = h(&k)
+			}
 		})
-	}
+	})
 	b.Run("fill", func(b *testing.B) { benchOp(b, Union(), false, benchRows(100, 10_000)) })
 }
