@@ -46,7 +46,7 @@ build: ## static binaries: bin/cairn, bin/jobmanager, bin/taskmanager
 
 .PHONY: vet
 vet: ## go vet
-	$(STATIC) $(GO) vet -tags e2e ./...
+	$(STATIC) $(GO) vet -tags e2e,nexmark ./...
 
 .PHONY: test
 test: tools-servers vet ## go vet, then all tests with the race detector, fuzz seeds, layers, conformance against real servers
@@ -75,6 +75,10 @@ demo: ## the guided job on real data: runs, loses a TaskManager, recovers, check
 .PHONY: bench
 bench: ## measure, print the table and compare with the bars; BENCHFLAGS passes flags
 	$(STATIC) $(GO) run ./bench/bars $(BENCHFLAGS)
+
+.PHONY: nexmark
+nexmark: ## the benchmark's queries against the reference's answers; compiling them takes minutes, so make test leaves them out
+	$(STATIC) $(GO) test -vet=off -tags nexmark -timeout 30m $(TESTFLAGS) ./bench/nexmark/...
 
 .PHONY: lint
 lint: fmt-check lint-go lint-proto ## formatting, golangci-lint, buf lint, buf breaking

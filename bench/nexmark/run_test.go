@@ -1,3 +1,5 @@
+//go:build nexmark
+
 package nexmark
 
 import (
