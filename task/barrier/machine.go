@@ -76,6 +76,7 @@ type pending struct {
 	arrived []bool
 	missing int    // Open channels that have not delivered it.
 	lost    string // Why it will be given up, as soon as no older one waits; empty if it will not.
+	freed   bool   // It is lost, and the channels that it held were freed.
 }
 
 // New makes the machine of a subtask with n input channels.
@@ -89,14 +90,17 @@ func (m *Machine) Barrier(ch int, c record.Control) []Action {
 	if !m.advance(ch, id) {
 		return nil
 	}
-	p := m.at(c)
+	p := m.find(id)
+	if p == nil {
+		p = m.at(c)
+		for i := range m.channels { // From now on advance sees to it.
+			if newest := m.channels[i].newest; newest > id { // It will not come there any more.
+				p.lose(fmt.Sprintf("overtaken by %v", newest))
+			}
+		}
+	}
 	if m.takeAborted(id) {
 		p.lose(abortedReason)
-	}
-	for i, k := range m.channels {
-		if k.newest > id && !p.arrived[i] { // It will not come there any more.
-			p.lose(fmt.Sprintf("overtaken by %v", k.newest))
-		}
 	}
 	p.arrived[ch] = true
 	p.missing--
@@ -217,6 +221,12 @@ func (p *pending) lose(reason string) {
 // they held.
 func (m *Machine) settle() []Action {
 	var out []Action
+	changed := false // A barrier alone frees nothing: with many channels that need not be looked at each time.
+	for _, p := range m.pending {
+		if p.lost != "" && !p.freed {
+			p.freed, changed = true, true
+		}
+	}
 	for len(m.pending) > 0 {
 		p := m.pending[0]
 		switch {
@@ -225,18 +235,21 @@ func (m *Machine) settle() []Action {
 		case p.missing == 0:
 			out = append(out, Capture{p.barrier})
 		default:
-			return append(out, m.unblock()...)
+			return m.unblock(out, changed)
 		}
+		changed = true
 		m.done = p.barrier.Checkpoint
 		m.pending = slices.Delete(m.pending, 0, 1)
 		m.forgetAborted()
 	}
-	return append(out, m.unblock()...)
+	return m.unblock(out, changed)
 }
 
-// unblock frees the channels that no pending exactly-once checkpoint holds.
-func (m *Machine) unblock() []Action {
-	var out []Action
+// unblock frees the channels that no pending exactly-once checkpoint holds, if there can be any.
+func (m *Machine) unblock(out []Action, changed bool) []Action {
+	if !changed {
+		return out
+	}
 	for i := range m.channels {
 		if !m.channels[i].blocked || m.holds(i) {
 			continue
