@@ -351,8 +351,8 @@ func readSteps(data []byte) (steps []step) {
 
 // naive is what should come out: rows and late records.
 type naive struct {
-	rows, late []ev[fired]
-	lateRows   []ev[int]
+	rows     []ev[fired]
+	lateRows []ev[int]
 }
 
 func (n *naive) emit(r fired) { n.rows = append(n.rows, ev[fired]{time: r.End - 1, row: r}) }

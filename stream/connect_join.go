@@ -40,12 +40,13 @@ func (w WindowJoined[K, A, B]) Kind(k join.Kind) WindowJoined[K, A, B] {
 // partner, where the kind of the join keeps it, with nil for the other.
 func (w WindowJoined[K, A, B]) Apply[U any](name string, f func(a *A, b *B) U) Stream[U] {
 	j := w.c.left.s.j
-	if err := w.w.Validate(); err != nil {
+	windows := w.w
+	if err := windows.Validate(); err != nil {
 		j.bad("join %q: %v", name, err)
-		w.w = window.Tumbling(time.Hour)
+		windows = window.Tumbling(time.Hour) // Of no consequence: the job is refused.
 	}
-	op := job.Operator{Name: name, Kind: job.KindJoin, Stateful: true, Params: fmt.Sprintf("%v join in %v", w.kind, w.w)}
-	assign, kind := w.w.Assigner(), w.kind
+	op := job.Operator{Name: name, Kind: job.KindJoin, Stateful: true, Params: fmt.Sprintf("%v join in %v", w.kind, windows)}
+	assign, kind := windows.Assigner(), w.kind
 	return w.c.add(op, func(s *operator.States[K]) operator.CoHandler[K, A, B, U] {
 		return join.Windowed(s, assign, kind, f)
 	})

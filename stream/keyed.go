@@ -84,11 +84,11 @@ func (k Keyed[K, T]) Process[U any](name string, construct func(s *operator.Stat
 	return out
 }
 
-func addKeyed[K comparable, T, U any](k Keyed[K, T], op job.Operator, make func() operator.Operator) Stream[U] {
+func addKeyed[K comparable, T, U any](k Keyed[K, T], op job.Operator, build func() operator.Operator) Stream[U] {
 	e, in := k.edge()
 	op.Inputs = []job.Edge{e}
 	i := k.s.j.add(op, operator.Node{
-		New:    func() (operator.Operator, error) { return make(), nil },
+		New:    func() (operator.Operator, error) { return build(), nil },
 		Inputs: []operator.Input{in},
 	})
 	return Stream[U]{j: k.s.j, op: i, partition: job.Forward}

@@ -200,14 +200,14 @@ func (s Stream[T]) frames() (string, record.Frames, error) {
 }
 
 // add appends an operator that reads s.
-func add[T, U any](s Stream[T], op job.Operator, make func() operator.Operator) Stream[U] {
+func add[T, U any](s Stream[T], op job.Operator, build func() operator.Operator) Stream[U] {
 	if s.j == nil {
 		panic("stream of no job: streams come from Job.Source")
 	}
 	e, in := s.edge()
 	op.Inputs = []job.Edge{e}
 	i := s.j.add(op, operator.Node{
-		New:    func() (operator.Operator, error) { return make(), nil },
+		New:    func() (operator.Operator, error) { return build(), nil },
 		Inputs: []operator.Input{in},
 	})
 	return Stream[U]{j: s.j, op: i, partition: job.Forward}

@@ -69,11 +69,10 @@ func (s Stream[T]) timestamps(t operator.Timing[T]) Stream[T] {
 	d := s.source
 	atSource := d != nil && !d.used
 	s.checkTiming(t, atSource)
-	var out Stream[T]
+	out := s
 	if atSource {
 		d.timing, d.used = t, true
-		s.source = nil
-		out = s
+		out.source = nil
 	} else {
 		out = add[T, T](s, job.Operator{Kind: job.KindTimestamps}, func() operator.Operator { return operator.TimestampsOf(t) }).withCodec(s.codec)
 	}

@@ -23,8 +23,8 @@ func makeOther(n int64, e *event) {
 func joined(n int64, rate float64, pairs, firsts, ruled, held *collect.Sink[string]) stream.Program {
 	return stream.Program{Name: "joined", Build: func(j *stream.Job) {
 		at := func(e *event) time.Time { return time.UnixMilli(e.At) }
-		source := func(name string, count int64, make func(int64, *event)) stream.Stream[event] {
-			return j.Source(name, datagen.Source[event]{Count: count, NumSplits: 3, Rate: rate, Make: make}).
+		source := func(name string, count int64, fill func(int64, *event)) stream.Stream[event] {
+			return j.Source(name, datagen.Source[event]{Count: count, NumSplits: 3, Rate: rate, Make: fill}).
 				Timestamps(at, watermark.Bounded(10*time.Second))
 		}
 		as, bs := source("as", n, makeEvent), source("bs", n, makeOther)

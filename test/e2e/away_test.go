@@ -80,7 +80,8 @@ func TestAway(t *testing.T) {
 		t.Errorf("%d restarts because a store was away: %v", d.Job.Restarts, d.Progress.Incidents)
 	}
 
-	hung, left := -1, -1
+	hung := -1
+	var left int
 	for i, p := range c.tms {
 		for _, v := range d.Vertices {
 			if workerPID(ctx, c, v.Tasks[0].Worker) == p.PID() {
