@@ -39,7 +39,7 @@ func measureCheckpoints(ctx context.Context, c config) ([]figure, error) {
 
 func checkpointsCost(ctx context.Context, c config, l *local, keys int64, limit float64) ([]figure, error) {
 	args := map[string]string{"keys": fmt.Sprint(keys)}
-	var on, off, sizes []float64
+	var on, off, sizes, each, cores []float64
 	var sync, completed float64
 	for i := range c.runs {
 		var with, without window
@@ -70,6 +70,8 @@ func checkpointsCost(ctx context.Context, c config, l *local, keys int64, limit 
 			return nil, err
 		}
 		on, off = append(on, with.cost()), append(off, without.cost())
+		each = append(each, (with.cost()-without.cost())*float64(with.records)/1e6/(with.wall.Seconds()/checkpointEvery.Seconds()))
+		cores = append(cores, with.cpu.Seconds()/with.wall.Seconds())
 		for _, d := range details {
 			completed++
 			sizes = append(sizes, float64(d.Checkpoint.Bytes)/(1<<20))
@@ -78,7 +80,8 @@ func checkpointsCost(ctx context.Context, c config, l *local, keys int64, limit 
 			}
 		}
 		if c.verbose {
-			fmt.Fprintf(os.Stderr, "checkpoints of %d keys: with %.1f ns, without %.1f ns, %d completed, sync %.2f ms\n", keys, with.cost(), without.cost(), len(details), sync)
+			fmt.Fprintf(os.Stderr, "checkpoints of %d keys: with %.1f ns, without %.1f ns, %.0f ms of CPU each, %.2f cores, %d completed, sync %.2f ms\n",
+				keys, with.cost(), without.cost(), each[i], cores[i], len(details), sync)
 		}
 	}
 	cost := ratios(on, off, 1)
@@ -91,6 +94,10 @@ func checkpointsCost(ctx context.Context, c config, l *local, keys int64, limit 
 			What: fmt.Sprintf("a checkpoint every second, %d keys", keys), Value: iv.hi, Unit: "%", Limit: limit, Samples: cost,
 			Note: fmt.Sprintf("median %.1f; %.1f ns a record with, %.1f without; %.1f MiB each, %.1f completed a run",
 				iv.median, intervalOf(on).median, intervalOf(off).median, intervalOf(sizes).median, completed/float64(c.runs)),
+		},
+		{
+			What: fmt.Sprintf("  CPU time of such a checkpoint, %d keys", keys), Value: intervalOf(each).median, Unit: "ms", Samples: each,
+			Note: fmt.Sprintf("the job had %.2f cores: with fewer than it can use, a checkpoint is a larger part of its second", intervalOf(cores).median),
 		},
 		{What: fmt.Sprintf("  synchronous part of a snapshot, worst, %d keys", keys), Value: sync, Unit: "ms", Limit: pauseLimit, Note: "as the tasks report it"},
 	}, nil
