@@ -83,6 +83,7 @@ type operatorView struct {
 	Kind     string      `json:"kind"`
 	Stateful bool        `json:"stateful"`
 	Params   string      `json:"params,omitempty"`
+	Warnings []string    `json:"warnings,omitempty"`
 	Inputs   []inputView `json:"inputs"`
 }
 
@@ -112,7 +113,7 @@ func viewPlan(s job.Spec, p *job.Plan) planView {
 		Settings: s.Settings.Map(),
 		Operators: views(ops, func(o job.Operator) operatorView {
 			return operatorView{
-				Name: o.Name, Kind: string(o.Kind), Stateful: o.Stateful, Params: o.Params,
+				Name: o.Name, Kind: string(o.Kind), Stateful: o.Stateful, Params: o.Params, Warnings: o.Warnings,
 				Inputs: views(o.Inputs, func(e job.Edge) inputView {
 					return inputView{From: ops[e.From].Name, Partition: string(e.Partition), Codec: e.Codec, Key: e.Key}
 				}),
@@ -159,6 +160,11 @@ func planTable(w *tabwriter.Writer, s job.Spec, p *job.Plan) {
 			ins = append(ins, fmt.Sprintf("%s by %s", p.Graph.Operators[p.Edges[id].FromOp].Name, p.Edges[id].Partition))
 		}
 		row(w, v.Name, v.Parallelism, strings.Join(ops, " > "), strings.Join(ins, ", "))
+	}
+	for _, o := range p.Graph.Operators {
+		for _, text := range o.Warnings {
+			fmt.Fprintf(w, "\nWarning: %s: %s\n", o.Name, text)
+		}
 	}
 }
 

@@ -88,6 +88,9 @@ type Operator struct {
 	Sides []string `json:",omitempty"`
 	// TwoPhase is set on a sink that commits with checkpoints.
 	TwoPhase bool `json:",omitempty"`
+	// Warnings are what a user should know before running it, such as state that grows without bound.
+	// They are for people and take no part in the fingerprint.
+	Warnings []string `json:",omitempty"`
 }
 
 // Graph is what a program builds: operators in an order in which inputs come before their users.
@@ -110,7 +113,7 @@ type Spec struct {
 func (g Graph) Fingerprint() string {
 	ops := slices.Clone(g.Operators)
 	for i := range ops {
-		ops[i].Parallelism = 0
+		ops[i].Parallelism, ops[i].Warnings = 0, nil
 		// Nothing and none are the same: a graph that came over the network has only one of them.
 		if len(ops[i].Inputs) == 0 {
 			ops[i].Inputs = nil

@@ -24,7 +24,7 @@ func (s *States[K]) valueOf[V any](name, kind string, c codec.Codec[V], ttl []TT
 	if !aging {
 		s.declare(name, kind, s.key.Schema().String(), c.Schema().String())
 		if v := s.openKeyed(name, c); v != nil {
-			return boundValue[K, V]{v, s.cur}
+			return boundValue[K, V]{v, newOwner(c), s.cur}
 		}
 		return nil
 	}
@@ -85,13 +85,17 @@ func (s *ValueState[V]) Clear() bool { return s.at.clear() }
 
 type boundValue[K comparable, V any] struct {
 	v   statebackend.Value[K, V]
+	own owner[V]
 	cur *cursor[K]
 }
 
 func (b boundValue[K, V]) get() *V            { return b.v.Get(b.cur.hash, b.cur.hash, b.cur.key) }
 func (b boundValue[K, V]) upsert() (*V, bool) { return b.v.Upsert(b.cur.hash, b.cur.hash, b.cur.key) }
-func (b boundValue[K, V]) set(v *V)           { b.v.Set(b.cur.hash, b.cur.hash, b.cur.key, v) }
-func (b boundValue[K, V]) clear() bool        { return b.v.Delete(b.cur.hash, b.cur.hash, b.cur.key) }
+func (b boundValue[K, V]) set(v *V) {
+	p, _ := b.upsert()
+	b.own.put(p, v)
+}
+func (b boundValue[K, V]) clear() bool { return b.v.Delete(b.cur.hash, b.cur.hash, b.cur.key) }
 
 // agedValue is a value that expires.
 type agedValue[K comparable, V any] struct {

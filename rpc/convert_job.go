@@ -125,7 +125,7 @@ func operatorToProto(o job.Operator) *pb.Operator {
 		State: convertAll(o.State, func(s job.StateDecl) *pb.StateDecl {
 			return &pb.StateDecl{Name: s.Name, Kind: s.Kind, Key: s.Key, Value: s.Value}
 		}),
-		Params: text(o.Params), Sides: o.Sides, Bounded: o.Bounded, TwoPhase: o.TwoPhase,
+		Params: text(o.Params), Sides: o.Sides, Warnings: convertAll(o.Warnings, text), Bounded: o.Bounded, TwoPhase: o.TwoPhase,
 	}
 }
 
@@ -142,7 +142,7 @@ func (d *decoder) operator(p *pb.Operator) job.Operator {
 		State: convertAll(p.GetState(), func(s *pb.StateDecl) job.StateDecl {
 			return job.StateDecl{Name: s.GetName(), Kind: s.GetKind(), Key: s.GetKey(), Value: s.GetValue()}
 		}),
-		Params: p.GetParams(), Sides: p.GetSides(), Bounded: p.GetBounded(), TwoPhase: p.GetTwoPhase(),
+		Params: p.GetParams(), Sides: p.GetSides(), Warnings: p.GetWarnings(), Bounded: p.GetBounded(), TwoPhase: p.GetTwoPhase(),
 	}
 }
 

@@ -112,7 +112,8 @@ func (t TemporalJoined[K, A, B]) TTL(after time.Duration) TemporalJoined[K, A, B
 // Apply adds the join. f is called for each record with the version at its time once the watermark has
 // reached it.
 func (t TemporalJoined[K, A, B]) Apply[U any](name string, f func(a *A, version *B) U) Stream[U] {
-	op := job.Operator{Name: name, Kind: job.KindJoin, Stateful: true, Params: fmt.Sprintf("temporal %v join", t.kind)}
+	op := job.Operator{Name: name, Kind: job.KindJoin, Stateful: true, Params: fmt.Sprintf("temporal %v join", t.kind),
+		Warnings: forEver(t.ttl, "the newest version of every key")}
 	kind, ttl := t.kind, ttlOf(t.ttl)
 	return t.c.add(op, func(s *operator.States[K]) operator.CoHandler[K, A, B, U] {
 		return join.Temporal(s, kind, f, ttl...)
@@ -139,11 +140,20 @@ func (u UnboundedJoined[K, A, B]) TTL(after time.Duration) UnboundedJoined[K, A,
 
 // Apply adds the join. f is called for each pair when the later one comes.
 func (u UnboundedJoined[K, A, B]) Apply[U any](name string, f func(a *A, b *B) U) Stream[U] {
-	op := job.Operator{Name: name, Kind: job.KindJoin, Stateful: true, Params: "inner join without bounds"}
+	op := job.Operator{Name: name, Kind: job.KindJoin, Stateful: true, Params: "inner join without bounds",
+		Warnings: forEver(u.ttl, "every record of both inputs")}
 	ttl := ttlOf(u.ttl)
 	return u.c.add(op, func(s *operator.States[K]) operator.CoHandler[K, A, B, U] {
 		return join.Unbounded(s, f, ttl...)
 	})
+}
+
+// forEver is the warning of an operator that keeps something for ever when it has no TTL.
+func forEver(ttl time.Duration, what string) []string {
+	if ttl != 0 {
+		return nil
+	}
+	return []string{"state grows without bound: it keeps " + what + " for ever: give it a TTL, unless there is a limited number of them"}
 }
 
 // ttlOf is the TTL of a state that lives that long behind its last change; none for 0.

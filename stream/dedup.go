@@ -13,7 +13,7 @@ import (
 // Dedup passes on the first record of each key and drops the others. A key is remembered for ttl, in
 // processing time from its first record; 0 is for ever. As to the type parameter see Windowed.Reduce.
 func (k Keyed[K, T]) Dedup[N ~string](name N, ttl time.Duration) Stream[T] {
-	return k.built(job.Operator{Name: string(name), Kind: job.KindDedup, Params: "first"}, func(s *operator.States[K]) operator.Handler[K, T, T] {
+	return k.built(job.Operator{Name: string(name), Kind: job.KindDedup, Params: "first", Warnings: forEver(ttl, "every key")}, func(s *operator.States[K]) operator.Handler[K, T, T] {
 		return dedup.First[K, T](s, ttlOf(ttl)...)
 	}).withCodec(k.s.codec)
 }
@@ -22,7 +22,7 @@ func (k Keyed[K, T]) Dedup[N ~string](name N, ttl time.Duration) Stream[T] {
 // counts. newer tells whether a comes after b. A key is forgotten when it had no such record for ttl;
 // 0 is never. As to the type parameter see Windowed.Reduce.
 func (k Keyed[K, T]) DedupLast[F ~func(a, b *T) bool](name string, ttl time.Duration, newer F) Stream[T] {
-	return k.built(job.Operator{Name: name, Kind: job.KindDedup, Params: "last"}, func(s *operator.States[K]) operator.Handler[K, T, T] {
+	return k.built(job.Operator{Name: name, Kind: job.KindDedup, Params: "last", Warnings: forEver(ttl, "the last record of every key")}, func(s *operator.States[K]) operator.Handler[K, T, T] {
 		return dedup.Last(s, newer, ttlOf(ttl)...)
 	}).withCodec(k.s.codec)
 }

@@ -486,7 +486,9 @@ type Operator struct {
 	// What else decides the operator's results, such as the windows.
 	Params string `protobuf:"bytes,10,opt,name=params,proto3" json:"params,omitempty"`
 	// Names of its side outputs.
-	Sides         []string `protobuf:"bytes,11,rep,name=sides,proto3" json:"sides,omitempty"`
+	Sides []string `protobuf:"bytes,11,rep,name=sides,proto3" json:"sides,omitempty"`
+	// What a user should know before running it, such as state that grows without bound.
+	Warnings      []string `protobuf:"bytes,12,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -594,6 +596,13 @@ func (x *Operator) GetParams() string {
 func (x *Operator) GetSides() []string {
 	if x != nil {
 		return x.Sides
+	}
+	return nil
+}
+
+func (x *Operator) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
 	}
 	return nil
 }
@@ -1052,7 +1061,7 @@ const file_cairn_v1_job_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x10\n" +
 	"\x03key\x18\x03 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x04 \x01(\tR\x05value\"\xbe\x02\n" +
+	"\x05value\x18\x04 \x01(\tR\x05value\"\xda\x02\n" +
 	"\bOperator\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05named\x18\x02 \x01(\bR\x05named\x12\x12\n" +
@@ -1065,7 +1074,8 @@ const file_cairn_v1_job_proto_rawDesc = "" +
 	"\ttwo_phase\x18\t \x01(\bR\btwoPhase\x12\x16\n" +
 	"\x06params\x18\n" +
 	" \x01(\tR\x06params\x12\x14\n" +
-	"\x05sides\x18\v \x03(\tR\x05sides\"9\n" +
+	"\x05sides\x18\v \x03(\tR\x05sides\x12\x1a\n" +
+	"\bwarnings\x18\f \x03(\tR\bwarnings\"9\n" +
 	"\x05Graph\x120\n" +
 	"\toperators\x18\x01 \x03(\v2\x12.cairn.v1.OperatorR\toperators\"\xd6\x06\n" +
 	"\bSettings\x12 \n" +
