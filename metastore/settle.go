@@ -43,6 +43,9 @@ func Settle(ctx context.Context, l Leadership, txn Txn) (Outcome, error) {
 		case errors.Is(err, ErrUnavailable):
 		case unknown:
 			return 0, fmt.Errorf("settle %q: %w: %w", witness.Key, ErrOutcomeUnknown, err)
+		case ctx.Err() != nil:
+			// The wait for the store ended within the call and not between two: the same to the caller.
+			return 0, fmt.Errorf("settle %q: %w: %w", witness.Key, ErrUnavailable, err)
 		default:
 			return 0, err
 		}
