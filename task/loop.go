@@ -51,6 +51,7 @@ type subtask struct {
 	idle    bool          // The merged input is idle.
 
 	holding time.Time // When the routers began to hold something back; zero when they do not.
+	flushed time.Time // When something held back was last sent before its frame was full.
 	timer   *time.Timer
 	merging bool
 
@@ -395,7 +396,9 @@ func (s *subtask) noteBlocked() {
 }
 
 func (s *subtask) flush() error {
-	s.holding = time.Time{}
+	if !s.holding.IsZero() {
+		s.holding, s.flushed = time.Time{}, time.Now()
+	}
 	s.noteBlocked()
 	for _, r := range s.routers {
 		if err := r.Flush(); err != nil {
@@ -415,11 +418,16 @@ func (s *subtask) mergeState(budget time.Duration) (more bool) {
 }
 
 // wait sleeps until something comes or a deadline passes.
+//
+// The flush timeout bounds how often frames are sent that are not full, not how long a record waits: the
+// first one after a quiet time goes out at once, since nothing is there to share its frame.
 func (s *subtask) wait() error {
 	start := time.Now()
 	deadline := time.Time{}
 	if !s.holding.IsZero() {
-		deadline = s.holding.Add(s.run.settings.FlushTimeout)
+		if deadline = s.flushed.Add(s.run.settings.FlushTimeout); !deadline.After(start) {
+			return s.flush()
+		}
 	}
 	if s.poller != nil && !s.ended {
 		if at, ok := s.poller.Deadline(); ok && (deadline.IsZero() || at.Before(deadline)) {
@@ -447,7 +455,7 @@ func (s *subtask) wait() error {
 	if s.sleeper != nil {
 		s.sleeper.Slept(now.Sub(start))
 	}
-	if !s.holding.IsZero() && now.Sub(s.holding) >= s.run.settings.FlushTimeout {
+	if !s.holding.IsZero() && now.Sub(s.flushed) >= s.run.settings.FlushTimeout {
 		return s.flush()
 	}
 	return nil
