@@ -12,9 +12,14 @@ import (
 )
 
 const (
+	// checkpointEvery is how long a stretch is that is measured: one with a checkpoint at its beginning, or without.
+	// Other machines on the same host make a stretch differ from the next by far more than a checkpoint costs, and more
+	// so the further they are apart, so there are many short ones.
 	checkpointEvery = time.Second
-	// checkpointWindow is a multiple of checkpointEvery, so that every run has the same number of checkpoints.
-	checkpointWindow = 4 * time.Second
+	// checkpointPairs is the number of comparisons within one job.
+	checkpointPairs = 10
+	// stretchesPerRun is the number of comparisons for each of the runs that were asked for.
+	stretchesPerRun = 4
 )
 
 func measureCheckpoints(ctx context.Context, c config) ([]figure, error) {
@@ -37,51 +42,53 @@ func measureCheckpoints(ctx context.Context, c config) ([]figure, error) {
 	return out, nil
 }
 
+// checkpointsCost alternates stretches of one job with a checkpoint every second and without any. Two jobs that do
+// the same differ by far more than a checkpoint costs (where their tables lie in memory, and with which hash seed), so
+// both sides of a pair are the same job; several jobs take turns so that none decides the median.
 func checkpointsCost(ctx context.Context, c config, l *local, keys int64, limit float64) ([]figure, error) {
 	args := map[string]string{"keys": fmt.Sprint(keys)}
 	var on, off, sizes, each, cores []float64
-	var sync, completed float64
-	for i := range c.runs {
-		var with, without window
-		var details []coordinator.CheckpointDetail
-		withRun := func() error {
-			return l.run(ctx, stateProgram, args, every(checkpointEvery), 4*keys+sumWarm, func(id job.ID) (err error) {
-				if with, err = l.span(ctx, id); err != nil {
+	var sync float64
+	pair := func(id job.ID, onFirst bool) error {
+		var sides [2]window // Without, with.
+		for side := range 2 {
+			with := (side == 0) == onFirst
+			w, err := l.span(ctx, id, with)
+			if err != nil {
+				return err
+			}
+			sides[btoi(with)] = w
+		}
+		without, with := sides[0], sides[1]
+		on, off = append(on, with.cost()), append(off, without.cost())
+		each = append(each, (with.cost()-without.cost())*float64(with.records)/1e6/with.wall.Seconds()*checkpointEvery.Seconds())
+		cores = append(cores, with.cpu.Seconds()/with.wall.Seconds())
+		if c.verbose {
+			fmt.Fprintf(os.Stderr, "checkpoints of %d keys: with %.1f ns, without %.1f ns, %.0f ms of CPU each, %.2f cores\n",
+				keys, with.cost(), without.cost(), each[len(each)-1], cores[len(cores)-1])
+		}
+		return nil
+	}
+	for done, all := 0, stretchesPerRun*c.runs; done < all; {
+		err := l.run(ctx, stateProgram, args, every(24*time.Hour), 4*keys+sumWarm, func(id job.ID) error {
+			pairs := min(checkpointPairs, all-done)
+			for range pairs {
+				if err := pair(id, done%2 == 0); err != nil {
 					return err
 				}
-				details, err = l.checkpoints(ctx, id)
-				return err
-			})
-		}
-		withoutRun := func() error {
-			return l.run(ctx, stateProgram, args, withoutCheckpoints, 4*keys+sumWarm, func(id job.ID) (err error) {
-				without, err = l.span(ctx, id)
-				return err
-			})
-		}
-		first, second := withRun, withoutRun
-		if i%2 == 1 {
-			first, second = second, first
-		}
-		if err := first(); err != nil {
-			return nil, err
-		}
-		if err := second(); err != nil {
-			return nil, err
-		}
-		on, off = append(on, with.cost()), append(off, without.cost())
-		each = append(each, (with.cost()-without.cost())*float64(with.records)/1e6/(with.wall.Seconds()/checkpointEvery.Seconds()))
-		cores = append(cores, with.cpu.Seconds()/with.wall.Seconds())
-		for _, d := range details {
-			completed++
-			sizes = append(sizes, float64(d.Checkpoint.Bytes)/(1<<20))
-			for _, t := range d.Tasks {
-				sync = max(sync, t.Stats.Sync.Seconds()*1000)
+				done++
 			}
-		}
-		if c.verbose {
-			fmt.Fprintf(os.Stderr, "checkpoints of %d keys: with %.1f ns, without %.1f ns, %.0f ms of CPU each, %.2f cores, %d completed, sync %.2f ms\n",
-				keys, with.cost(), without.cost(), each[i], cores[i], len(details), sync)
+			details, err := l.checkpoints(ctx, id, pairs)
+			for _, d := range details {
+				sizes = append(sizes, float64(d.Checkpoint.Bytes)/(1<<20))
+				for _, t := range d.Tasks {
+					sync = max(sync, t.Stats.Sync.Seconds()*1000)
+				}
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	cost := ratios(on, off, 1)
@@ -92,8 +99,8 @@ func checkpointsCost(ctx context.Context, c config, l *local, keys int64, limit 
 	return []figure{
 		{
 			What: fmt.Sprintf("a checkpoint every second, %d keys", keys), Value: iv.hi, Unit: "%", Limit: limit, Samples: cost,
-			Note: fmt.Sprintf("median %.1f; %.1f ns a record with, %.1f without; %.1f MiB each, %.1f completed a run",
-				iv.median, intervalOf(on).median, intervalOf(off).median, intervalOf(sizes).median, completed/float64(c.runs)),
+			Note: fmt.Sprintf("median %.1f; %.1f ns a record with, %.1f without; %.1f MiB each",
+				iv.median, intervalOf(on).median, intervalOf(off).median, intervalOf(sizes).median),
 		},
 		{
 			What: fmt.Sprintf("  CPU time of such a checkpoint, %d keys", keys), Value: intervalOf(each).median, Unit: "ms", Samples: each,
@@ -103,30 +110,46 @@ func checkpointsCost(ctx context.Context, c config, l *local, keys int64, limit 
 	}, nil
 }
 
-// span measures a job for checkpointWindow.
-func (l *local) span(ctx context.Context, id job.ID) (window, error) {
-	start := read(made.Load())
-	if err := l.waitFor(ctx, id, func() bool { return time.Since(start.wall) >= checkpointWindow }); err != nil {
-		return window{}, err
+func btoi(b bool) int {
+	if b {
+		return 1
 	}
-	return start.to(read(made.Load())), nil
+	return 0
 }
 
-// checkpoints are the completed checkpoints of a job.
-func (l *local) checkpoints(ctx context.Context, id job.ID) (out []coordinator.CheckpointDetail, err error) {
+// span measures a job for checkpointEvery. The checkpoint, if any, is triggered at once.
+func (l *local) span(ctx context.Context, id job.ID, checkpoint bool) (window, error) {
+	start := read(made.Load())
+	if checkpoint {
+		if _, err := l.client.TriggerCheckpoint(ctx, string(id)); err != nil {
+			return window{}, err
+		}
+	}
+	err := l.waitFor(ctx, id, func() bool { return time.Since(start.wall) >= checkpointEvery })
+	return start.to(read(made.Load())), err
+}
+
+// checkpoints are the completed checkpoints of a job whose files are still there. It is an error when fewer than want
+// were completed.
+func (l *local) checkpoints(ctx context.Context, id job.ID, want int) (out []coordinator.CheckpointDetail, err error) {
 	list, err := l.client.ListCheckpoints(ctx, string(id))
 	if err != nil {
 		return nil, err
 	}
+	completed := 0
 	for _, cp := range list {
 		if cp.State != coordinator.CheckpointCompleted && cp.State != coordinator.CheckpointSubsumed {
 			continue
 		}
+		completed++
 		d, err := l.client.GetCheckpoint(ctx, string(id), cp.ID)
 		if err != nil {
 			continue // Its files may be gone already.
 		}
 		out = append(out, d)
+	}
+	if completed < want {
+		return nil, fmt.Errorf("job %s: %d checkpoints were completed of %d", id, completed, want)
 	}
 	return out, nil
 }
