@@ -81,9 +81,9 @@ func (a *App) checkpointShowCommand() *cobra.Command {
 			}
 			if len(p.Tasks) > 0 {
 				fmt.Fprintln(w)
-				row(w, "TASK", "TASKMANAGER", "START", "ALIGN", "SYNC", "ASYNC", "SIZE")
+				row(w, "TASK", "TASKMANAGER", "START", "ALIGN", "SYNC", "ASYNC", "UPLOAD", "SIZE")
 				for _, t := range p.Tasks {
-					row(w, t.Task, t.Worker, short(t.Stats.Start), short(t.Stats.Align), short(t.Stats.Sync), short(t.Stats.Async), size(t.Stats.Bytes))
+					row(w, t.Task, t.Worker, short(t.Stats.Start), short(t.Stats.Align), short(t.Stats.Sync), short(t.Stats.Async), short(t.Stats.Upload), size(t.Stats.Bytes))
 				}
 			}
 		})

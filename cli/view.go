@@ -100,13 +100,14 @@ type checkpointView struct {
 }
 
 type taskCheckpointView struct {
-	Task         string  `json:"task"`
-	Worker       string  `json:"worker"`
-	StartSeconds float64 `json:"startSeconds"`
-	AlignSeconds float64 `json:"alignSeconds"`
-	SyncSeconds  float64 `json:"syncSeconds"`
-	AsyncSeconds float64 `json:"asyncSeconds"`
-	Bytes        int64   `json:"bytes"`
+	Task          string  `json:"task"`
+	Worker        string  `json:"worker"`
+	StartSeconds  float64 `json:"startSeconds"`
+	AlignSeconds  float64 `json:"alignSeconds"`
+	SyncSeconds   float64 `json:"syncSeconds"`
+	AsyncSeconds  float64 `json:"asyncSeconds"`
+	UploadSeconds float64 `json:"uploadSeconds"`
+	Bytes         int64   `json:"bytes"`
 }
 
 type operatorCheckpointView struct {
@@ -239,7 +240,7 @@ func viewCheckpointDetail(c coordinator.CheckpointDetail) checkpointView {
 	v.ByTask = views(c.Tasks, func(t coordinator.TaskCheckpoint) taskCheckpointView {
 		return taskCheckpointView{
 			Task: t.Task.String(), Worker: string(t.Worker), StartSeconds: t.Stats.Start.Seconds(), AlignSeconds: t.Stats.Align.Seconds(),
-			SyncSeconds: t.Stats.Sync.Seconds(), AsyncSeconds: t.Stats.Async.Seconds(), Bytes: t.Stats.Bytes,
+			SyncSeconds: t.Stats.Sync.Seconds(), AsyncSeconds: t.Stats.Async.Seconds(), UploadSeconds: t.Stats.Upload.Seconds(), Bytes: t.Stats.Bytes,
 		}
 	})
 	v.ByOperator = views(c.Operators, func(o coordinator.OperatorCheckpoint) operatorCheckpointView {

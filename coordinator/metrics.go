@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cairnstream/cairn/coordinator/checkpoint"
+	"github.com/cairnstream/cairn/coordinator/lifecycle"
 )
 
 // metrics are those of all jobs of one leadership. The label job is the job's name.
@@ -86,6 +89,8 @@ func (m *metrics) state(name string, s JobState) {
 	defer m.mu.Unlock()
 	if old, ok := m.mu.state[name]; ok {
 		m.status.DeleteLabelValues(name, string(old))
+	} else {
+		m.zero(name)
 	}
 	m.mu.state[name] = s
 	m.status.WithLabelValues(name, string(s)).Set(1)
@@ -95,6 +100,22 @@ func (m *metrics) state(name string, s JobState) {
 	case JobFinishing:
 	default:
 		delete(m.mu.since, name)
+	}
+}
+
+// zero makes the counters of a job that is new here, so that a rate has a beginning to count from.
+func (m *metrics) zero(name string) {
+	m.completes.WithLabelValues(name)
+	for _, r := range checkpoint.Reasons {
+		if r.Failed() {
+			m.failed.WithLabelValues(name, string(r))
+		}
+	}
+	for _, r := range checkpoint.Skips {
+		m.skipped.WithLabelValues(name, string(r))
+	}
+	for _, c := range lifecycle.Causes {
+		m.restarts.WithLabelValues(name, string(c))
 	}
 }
 

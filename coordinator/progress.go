@@ -175,8 +175,11 @@ func (l *jobLoop) completed(a checkpoint.Complete) {
 		for _, t := range d.Tasks {
 			worst.Start, worst.Align = max(worst.Start, t.Stats.Start), max(worst.Align, t.Stats.Align)
 			worst.Sync, worst.Async = max(worst.Sync, t.Stats.Sync), max(worst.Async, t.Stats.Async)
+			worst.Upload = max(worst.Upload, t.Stats.Upload)
 		}
-		for phase, took := range map[string]time.Duration{"trigger": worst.Start, "align": worst.Align, "sync": worst.Sync, "async": worst.Async} {
+		for phase, took := range map[string]time.Duration{
+			"trigger": worst.Start, "align": worst.Align, "sync": worst.Sync, "async": worst.Async, "upload": worst.Upload,
+		} {
 			l.c.metrics.phase(name, phase, took)
 		}
 	})

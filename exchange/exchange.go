@@ -42,6 +42,12 @@ type Waiter interface {
 	Waited() time.Duration
 }
 
+// Sender is implemented by an Out to another process.
+type Sender interface {
+	// Sent is the number of bytes that were sent. Any goroutine may call it.
+	Sent() int64
+}
+
 // WaitClock adds up the waits of one goroutine. The zero value is ready.
 type WaitClock struct {
 	total atomic.Int64

@@ -91,5 +91,7 @@ type CheckpointStats struct {
 	Align time.Duration // From the first barrier to the last.
 	Sync  time.Duration // Synchronous part of the snapshot.
 	Async time.Duration // Encoding and upload.
-	Bytes int64
+	// Upload is the part of Async that the blob store took.
+	Upload time.Duration
+	Bytes  int64
 }

@@ -101,14 +101,14 @@ func (d *decoder) restore(p *pb.Restore) *job.Restore {
 func statsToProto(s job.CheckpointStats) *pb.CheckpointStats {
 	return &pb.CheckpointStats{
 		Start: durationpb.New(s.Start), Align: durationpb.New(s.Align), Sync: durationpb.New(s.Sync),
-		Async: durationpb.New(s.Async), Bytes: s.Bytes,
+		Async: durationpb.New(s.Async), Upload: durationpb.New(s.Upload), Bytes: s.Bytes,
 	}
 }
 
 func (d *decoder) stats(p *pb.CheckpointStats) job.CheckpointStats {
 	return job.CheckpointStats{
 		Start: d.duration(p.GetStart()), Align: d.duration(p.GetAlign()), Sync: d.duration(p.GetSync()),
-		Async: d.duration(p.GetAsync()), Bytes: p.GetBytes(),
+		Async: d.duration(p.GetAsync()), Upload: d.duration(p.GetUpload()), Bytes: p.GetBytes(),
 	}
 }
 

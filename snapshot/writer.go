@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/zeebo/xxh3"
 
@@ -48,6 +49,7 @@ type Writer struct {
 	inline   int // Bytes left.
 	sections []Section
 	bytes    int64
+	upload   time.Duration
 	stored   bool
 	failed   error
 }
@@ -86,6 +88,9 @@ func (w *Writer) Object() string { return w.key }
 // Bytes is the size of all sections so far, inline ones included.
 func (w *Writer) Bytes() int64 { return w.bytes }
 
+// Uploading is how long the store has taken so far.
+func (w *Writer) Uploading() time.Duration { return w.upload }
+
 // Finish stores the object, if any section is not inline. The handles are good only after it succeeded. After
 // an error it may be called again.
 func (w *Writer) Finish(ctx context.Context) error {
@@ -106,7 +111,9 @@ func (w *Writer) Finish(ctx context.Context) error {
 		_, err = w.spool.Write(trailer)
 	}
 	if err == nil {
+		start := time.Now()
 		err = w.c.Store.Put(ctx, w.key, w.spool.body(), w.spool.size)
+		w.upload += time.Since(start)
 	}
 	if err != nil {
 		w.spool.truncate(size)

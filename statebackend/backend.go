@@ -48,8 +48,17 @@ type Backend interface {
 	// Committed says that the snapshots up to id, those aborted aside, are durable: the newest of them is what
 	// the next incremental one may build on.
 	Committed(id job.CheckpointID)
+	// Sizes are the states that are open, in the order of Open.
+	Sizes() []Size
 	// Close drops everything. Snapshots that are still alive stay readable until they are released.
 	Close() error
+}
+
+// Size says how large a state is.
+type Size struct {
+	State   string
+	Entries int64
+	Bytes   int64 // In memory, without what keys and values point to.
 }
 
 // Snapshot is the frozen content of a backend. One goroutine at a time uses it, which need not be the

@@ -29,6 +29,8 @@ type TableParams struct {
 // Table is a state with its types erased; it is a Value[K, V] as well. The owner alone calls it.
 type Table interface {
 	Len() int
+	// Bytes is the memory of the table, without what keys and values point to.
+	Bytes() int64
 	// Freeze fixes the content.
 	Freeze() (FrozenTable, error)
 	// Merge is Backend.Merge for one table.

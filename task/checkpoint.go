@@ -195,9 +195,9 @@ func (u *uploads) store(ctx context.Context, s *subtask, snap *captured) {
 	start := time.Now()
 	id := snap.barrier.Checkpoint
 	var ops map[string]job.SubtaskSnapshot
-	var bytes int64
+	stats := job.CheckpointStats{Align: snap.align, Sync: snap.sync}
 	err := guard(func() (err error) {
-		ops, bytes, err = s.storeSnapshot(ctx, snap)
+		ops, err = s.storeSnapshot(ctx, snap, &stats)
 		return err
 	})
 	snap.release()
@@ -208,22 +208,22 @@ func (u *uploads) store(ctx context.Context, s *subtask, snap *captured) {
 		s.decline(id, fmt.Errorf("snapshot of %v: %w", id, ofStore(err)))
 		return
 	}
-	stats := job.CheckpointStats{Align: snap.align, Sync: snap.sync, Async: time.Since(start), Bytes: bytes}
+	stats.Async = time.Since(start)
 	if snap.barrier.Started > 0 {
 		stats.Start = max(0, snap.start.Sub(time.Unix(0, snap.barrier.Started))-snap.align)
 	}
 	m.report(job.Ack{Run: s.run.id, Task: s.task, Checkpoint: id, Operators: ops, Stats: stats})
 }
 
-// storeSnapshot writes the states of every operator to the blob store.
-func (s *subtask) storeSnapshot(ctx context.Context, c *captured) (map[string]job.SubtaskSnapshot, int64, error) {
+// storeSnapshot writes the states of every operator to the blob store, and notes in stats what that took.
+func (s *subtask) storeSnapshot(ctx context.Context, c *captured, stats *job.CheckpointStats) (map[string]job.SubtaskSnapshot, error) {
 	r := s.run
 	w, err := snapshot.NewWriter(snapshot.WriterConfig{
 		Store: r.session.Blob, Cluster: r.session.Cluster, Job: r.id.Job, Checkpoint: c.barrier.Checkpoint,
 		Attempt: r.id.Attempt, Epoch: r.session.Epoch, Task: s.task, TempDir: r.manager.cfg.TempDir,
 	})
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	defer w.Close()
 	out := make(map[string]job.SubtaskSnapshot, len(c.links))
@@ -232,19 +232,21 @@ func (s *subtask) storeSnapshot(ctx context.Context, c *captured) (map[string]jo
 		ow := w.Operator(l.name)
 		if l.frozen != nil {
 			if sub.States, err = l.frozen.Write(ctx, ow); err != nil {
-				return nil, 0, fmt.Errorf("operator %q: %w", l.name, err)
+				return nil, fmt.Errorf("operator %q: %w", l.name, err)
 			}
 		}
 		for _, name := range sortedKeys(l.lists) {
 			h, err := ow.List(ctx, name, l.kinds[name], "bytes", l.lists[name])
 			if err != nil {
-				return nil, 0, fmt.Errorf("operator %q, state %q: %w", l.name, name, err)
+				return nil, fmt.Errorf("operator %q, state %q: %w", l.name, name, err)
 			}
 			sub.States = append(sub.States, h)
 		}
 		out[l.name] = sub
 	}
-	return out, w.Bytes(), w.Finish(ctx)
+	err = w.Finish(ctx)
+	stats.Bytes, stats.Upload = w.Bytes(), w.Uploading()
+	return out, err
 }
 
 // abort stops the upload of a checkpoint that will never complete.

@@ -70,6 +70,10 @@ type subtask struct {
 	times   struct{ idle, blocked atomic.Int64 } // Nanoseconds.
 	begun   time.Time                            // Set before the first state is.
 	state   atomic.Value                         // job.TaskState
+
+	senders   atomic.Pointer[map[string][]exchange.Sender] // Those of outs to other processes, by operator.
+	sizes     atomic.Pointer[[]stateSize]                  // Of the states, as last measured.
+	measuring atomic.Bool                                  // The task was asked to measure them.
 }
 
 // inputPort says what a port of the gate carries.

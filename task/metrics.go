@@ -6,7 +6,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/cairnstream/cairn/exchange"
 	"github.com/cairnstream/cairn/record"
+	"github.com/cairnstream/cairn/statebackend"
 )
 
 // Collector gives the metrics of the tasks that run at the moment.
@@ -17,6 +19,9 @@ type collector struct {
 	badTime *prometheus.Desc
 	mark    *prometheus.Desc
 	seconds *prometheus.Desc
+	bytes   *prometheus.Desc
+	size    *prometheus.Desc
+	entries *prometheus.Desc
 }
 
 // Collector returns the metrics of m's tasks.
@@ -29,6 +34,9 @@ func (m *Manager) Collector() prometheus.Collector {
 		badTime: prometheus.NewDesc("cairn_task_bad_times_total", "Records whose event time cannot be right: absent or out of range, or too far ahead of the wall clock.", append(labels, "fault"), nil),
 		mark:    prometheus.NewDesc("cairn_task_watermark_seconds", "Last watermark that an operator emitted, seconds since 1970 UTC.", labels, nil),
 		seconds: prometheus.NewDesc("cairn_task_time_seconds_total", "Time that a task spent busy, idle, and waiting for room downstream.", append(labels, "state"), nil),
+		bytes:   prometheus.NewDesc("cairn_task_bytes_total", "Encoded bytes that an operator sent to other processes since its task started.", append(labels, "direction"), nil),
+		size:    prometheus.NewDesc("cairn_state_size_bytes", "Memory of a state, without what its keys and values point to, as of the scrape before.", append(labels, "state"), nil),
+		entries: prometheus.NewDesc("cairn_state_entries", "Entries of a state, as of the scrape before.", append(labels, "state"), nil),
 	}
 }
 
@@ -38,6 +46,9 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.badTime
 	ch <- c.mark
 	ch <- c.seconds
+	ch <- c.bytes
+	ch <- c.size
+	ch <- c.entries
 }
 
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
@@ -75,10 +86,53 @@ func (c *collector) task(ch chan<- prometheus.Metric, name string, s *subtask) {
 			ch <- prometheus.MustNewConstMetric(c.mark, prometheus.GaugeValue, float64(w)/1000, name, l.name, n)
 		}
 	}
+	senders := map[string][]exchange.Sender{}
+	if p := s.senders.Load(); p != nil {
+		senders = *p
+	}
+	for op, outs := range senders {
+		var sent int64
+		for _, o := range outs {
+			sent += o.Sent()
+		}
+		counter(c.bytes, float64(sent), name, op, n, "out")
+	}
+	if sizes := s.sizes.Load(); sizes != nil {
+		for _, z := range *sizes {
+			ch <- prometheus.MustNewConstMetric(c.size, prometheus.GaugeValue, float64(z.Bytes), name, z.operator, n, z.State)
+			ch <- prometheus.MustNewConstMetric(c.entries, prometheus.GaugeValue, float64(z.Entries), name, z.operator, n, z.State)
+		}
+	}
+	if s.measuring.CompareAndSwap(false, true) {
+		s.mail.post(s.measureState)
+	}
 	idle := time.Duration(s.times.idle.Load())
 	blocked := time.Duration(s.times.blocked.Load())
 	busy := max(0, time.Since(s.begun)-idle-blocked)
 	counter(c.seconds, busy.Seconds(), name, s.task.Vertex, n, "busy")
 	counter(c.seconds, idle.Seconds(), name, s.task.Vertex, n, "idle")
 	counter(c.seconds, blocked.Seconds(), name, s.task.Vertex, n, "backpressured")
+}
+
+// stateSize is the size of one state.
+type stateSize struct {
+	operator string
+	statebackend.Size
+}
+
+// measureState notes the sizes of the states for the next scrape. Only the task's goroutine may look at them, and a
+// scrape must not wait for it.
+func (s *subtask) measureState() error {
+	defer s.measuring.Store(false)
+	var out []stateSize
+	for _, l := range s.chain {
+		if l.state == nil {
+			continue
+		}
+		for _, z := range l.state.Sizes() {
+			out = append(out, stateSize{l.name, z})
+		}
+	}
+	s.sizes.Store(&out)
+	return nil
 }

@@ -261,6 +261,7 @@ func (s *subtask) restore(l *link, old job.OperatorSnapshot) error {
 // connect opens the outputs.
 func (s *subtask) connect() error {
 	p, r := s.run.plan, s.run
+	senders := map[string][]exchange.Sender{}
 	for _, id := range s.vertex.Out {
 		e := p.Edges[id]
 		in := r.bp.Nodes[e.ToOp].Inputs[e.Input]
@@ -274,6 +275,10 @@ func (s *subtask) connect() error {
 			s.outs = append(s.outs, o)
 			if w, ok := o.(waiter); ok {
 				s.waiters = append(s.waiters, w)
+			}
+			if w, ok := o.(exchange.Sender); ok {
+				from := p.Graph.Operators[e.FromOp].Name
+				senders[from] = append(senders[from], w)
 			}
 		}
 		newRouter := in.Router
@@ -289,6 +294,7 @@ func (s *subtask) connect() error {
 			}
 		}
 	}
+	s.senders.Store(&senders)
 	return nil
 }
 

@@ -53,3 +53,6 @@ const (
 	CauseRestore    Cause = "restore"
 	CauseFailover   Cause = "jobmanager-restarted"
 )
+
+// Causes lists all of them.
+var Causes = []Cause{CauseTask, CauseWorker, CauseCheckpoint, CauseDeploy, CauseRestore, CauseFailover}

@@ -33,6 +33,7 @@ type out struct {
 	err    error
 	left   atomic.Bool // The channel was given up; see leave.
 	clock  exchange.WaitClock
+	sent   atomic.Int64
 }
 
 func (o *out) Send(b record.Any) error {
@@ -69,6 +70,7 @@ func (o *out) Send(b record.Any) error {
 	}
 	o.dialer.opts.Metrics.sent.Inc()
 	o.dialer.opts.Metrics.sentBytes.Add(float64(n))
+	o.sent.Add(int64(n))
 	return nil
 }
 
@@ -134,6 +136,9 @@ func (o *out) leave(why string) {
 	_ = o.link.enqueue(item{kind: entryClose, number: o.number, text: why}) // A link that is over has said so to the receiver.
 	o.dialer.release(o.link)
 }
+
+// Sent implements exchange.Sender.
+func (o *out) Sent() int64 { return o.sent.Load() }
 
 // Waited implements exchange.Waiter.
 func (o *out) Waited() time.Duration { return o.clock.Waited() }

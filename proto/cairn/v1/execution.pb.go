@@ -641,8 +641,10 @@ type CheckpointStats struct {
 	// Synchronous part of the snapshot.
 	Sync *durationpb.Duration `protobuf:"bytes,3,opt,name=sync,proto3" json:"sync,omitempty"`
 	// Encoding and upload.
-	Async         *durationpb.Duration `protobuf:"bytes,4,opt,name=async,proto3" json:"async,omitempty"`
-	Bytes         int64                `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Async *durationpb.Duration `protobuf:"bytes,4,opt,name=async,proto3" json:"async,omitempty"`
+	Bytes int64                `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// The part of async that the blob store took.
+	Upload        *durationpb.Duration `protobuf:"bytes,6,opt,name=upload,proto3" json:"upload,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -712,6 +714,13 @@ func (x *CheckpointStats) GetBytes() int64 {
 	return 0
 }
 
+func (x *CheckpointStats) GetUpload() *durationpb.Duration {
+	if x != nil {
+		return x.Upload
+	}
+	return nil
+}
+
 var File_cairn_v1_execution_proto protoreflect.FileDescriptor
 
 const file_cairn_v1_execution_proto_rawDesc = "" +
@@ -760,13 +769,14 @@ const file_cairn_v1_execution_proto_rawDesc = "" +
 	"\toperators\x18\x03 \x03(\v2 .cairn.v1.Restore.OperatorsEntryR\toperators\x1aX\n" +
 	"\x0eOperatorsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
-	"\x05value\x18\x02 \x01(\v2\x1a.cairn.v1.OperatorSnapshotR\x05value:\x028\x01\"\xe9\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.cairn.v1.OperatorSnapshotR\x05value:\x028\x01\"\x9c\x02\n" +
 	"\x0fCheckpointStats\x12/\n" +
 	"\x05start\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x05start\x12/\n" +
 	"\x05align\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05align\x12-\n" +
 	"\x04sync\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04sync\x12/\n" +
 	"\x05async\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05async\x12\x14\n" +
-	"\x05bytes\x18\x05 \x01(\x03R\x05bytes*\xbb\x01\n" +
+	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\x121\n" +
+	"\x06upload\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x06upload*\xbb\x01\n" +
 	"\tTaskState\x12\x1a\n" +
 	"\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10TASK_STATE_READY\x10\x01\x12\x16\n" +
@@ -814,12 +824,13 @@ var file_cairn_v1_execution_proto_depIdxs = []int32{
 	11, // 6: cairn.v1.CheckpointStats.align:type_name -> google.protobuf.Duration
 	11, // 7: cairn.v1.CheckpointStats.sync:type_name -> google.protobuf.Duration
 	11, // 8: cairn.v1.CheckpointStats.async:type_name -> google.protobuf.Duration
-	7,  // 9: cairn.v1.Restore.OperatorsEntry.value:type_name -> cairn.v1.OperatorSnapshot
-	10, // [10:10] is the sub-list for method output_type
-	10, // [10:10] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	11, // 9: cairn.v1.CheckpointStats.upload:type_name -> google.protobuf.Duration
+	7,  // 10: cairn.v1.Restore.OperatorsEntry.value:type_name -> cairn.v1.OperatorSnapshot
+	11, // [11:11] is the sub-list for method output_type
+	11, // [11:11] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_cairn_v1_execution_proto_init() }

@@ -198,6 +198,15 @@ func (b *Backend) Merge(budget time.Duration) bool {
 	return more
 }
 
+// Sizes implements statebackend.Backend.
+func (b *Backend) Sizes() []statebackend.Size {
+	out := make([]statebackend.Size, len(b.states))
+	for i, s := range b.states {
+		out[i] = statebackend.Size{State: s.name, Entries: int64(s.table.Len()), Bytes: s.table.Bytes()}
+	}
+	return out
+}
+
 // Committed implements statebackend.Backend. Full snapshots build on nothing, so there is nothing to note.
 func (b *Backend) Committed(job.CheckpointID) {}
 
