@@ -53,8 +53,9 @@ type Block struct {
 	Entries     int64
 	Offset      int64 // From the segment's start.
 	Stored      int64 // Bytes.
-	Raw         int64 // Bytes before compression.
-	Zstd        bool  // Else stored as it is.
+	Raw         int64 // Bytes of the first part before compression.
+	Plain       int64 // Bytes of the second part, which is not compressed.
+	Zstd        bool  // Else the first part is stored as it is, too.
 	Hash        uint64
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
@@ -87,7 +88,7 @@ func parseTrailer(t []byte, end int64) (*Index, error) {
 	case ix.K < 1 || ix.K > job.MaxMaxParallelism || ix.First < 0 || ix.Last < ix.First-1 || ix.Last >= ix.K:
 		return nil, corrupt("the segment covers key groups [%d,%d] of %d", ix.First, ix.Last, ix.K)
 	}
-	const least = 6 + 8 // Bytes of a block's line at least.
+	const least = 7 + 8 // Bytes of a block's line at least.
 	if blocks > int64(len(c.data)/least) {
 		return nil, corrupt("the segment's trailer lists %d blocks in %d bytes", blocks, len(c.data))
 	}
@@ -102,13 +103,14 @@ func parseTrailer(t []byte, end int64) (*Index, error) {
 		b.Stored = c.uvarint(MaxBlock)
 		b.Raw = c.uvarint(MaxBlock)
 		flags := c.bytes(1)
+		b.Plain = c.uvarint(MaxBlock)
 		hash := c.bytes(8)
-		if c.bad || flags[0] > 1 || b.First < last || b.Last > ix.Last || b.Stored > end-offset {
+		if c.bad || flags[0] > 1 || b.Plain > b.Stored || b.First < last || b.Last > ix.Last || b.Stored > end-offset {
 			return nil, corrupt("line %d of the segment's index", i)
 		}
 		b.Zstd, b.Hash = flags[0] == 1, binary.LittleEndian.Uint64(hash)
-		if !b.Zstd && b.Raw != b.Stored {
-			return nil, corrupt("line %d of the segment's index: an uncompressed block of %d bytes that takes %d", i, b.Raw, b.Stored)
+		if !b.Zstd && b.Raw != b.Stored-b.Plain {
+			return nil, corrupt("line %d of the segment's index: an uncompressed block of %d bytes that takes %d", i, b.Raw, b.Stored-b.Plain)
 		}
 		offset += b.Stored
 		last = b.Last
@@ -137,30 +139,36 @@ func (ix *Index) Overlapping(groups job.GroupRange) []Block {
 	return ix.Blocks[from:to]
 }
 
-// Decode verifies the stored bytes of b and gives what they hold; it may use dst's memory.
-func (b Block) Decode(stored, dst []byte) ([]byte, error) {
+// Content is what a block holds.
+type Content struct{ packed, plain []byte }
+
+// Decode verifies the stored bytes of b and gives what they hold, which may use the memory of stored and of *buf.
+func (b Block) Decode(stored []byte, buf *[]byte) (Content, error) {
 	if int64(len(stored)) != b.Stored {
-		return nil, corrupt("block at byte %d has %d bytes, not %d", b.Offset, len(stored), b.Stored)
+		return Content{}, corrupt("block at byte %d has %d bytes, not %d", b.Offset, len(stored), b.Stored)
 	}
 	if h := xxh3.Hash(stored); h != b.Hash {
-		return nil, corrupt("the hash of the block at byte %d is %016x, not %016x", b.Offset, h, b.Hash)
+		return Content{}, corrupt("the hash of the block at byte %d is %016x, not %016x", b.Offset, h, b.Hash)
 	}
+	c := Content{stored[:b.Stored-b.Plain], stored[b.Stored-b.Plain:]}
 	if !b.Zstd {
-		return stored, nil
+		return c, nil
 	}
-	raw, err := decoder().DecodeAll(stored, dst[:0])
+	raw, err := decoder().DecodeAll(c.packed, (*buf)[:0])
 	if err != nil {
-		return nil, corrupt("block at byte %d: %v", b.Offset, err)
+		return Content{}, corrupt("block at byte %d: %v", b.Offset, err)
 	}
+	*buf = raw
 	if int64(len(raw)) != b.Raw {
-		return nil, corrupt("block at byte %d unpacks to %d bytes, not %d", b.Offset, len(raw), b.Raw)
+		return Content{}, corrupt("block at byte %d unpacks to %d bytes, not %d", b.Offset, len(raw), b.Raw)
 	}
-	return raw, nil
+	c.packed = raw
+	return c, nil
 }
 
-// Runs calls visit with each run of entries in a decoded block. The data is valid during the call only.
-func (b Block) Runs(raw []byte, visit func(group int, entries int64, data []byte) error) error {
-	c := cursor{data: raw}
+// Runs calls visit with each run of entries in a block. The data is valid during the call only.
+func (b Block) Runs(content Content, visit func(group int, entries int64, data []byte) error) error {
+	c, plain := cursor{data: content.packed}, cursor{data: content.plain}
 	var entries int64
 	var rows []byte
 	last := b.First
@@ -169,27 +177,66 @@ func (b Block) Runs(raw []byte, visit func(group int, entries int64, data []byte
 		n := c.uvarint(1 << 56)
 		size := c.uvarint(MaxBlock)
 		stride := int(c.uvarint(maxStride))
-		data := c.bytes(size)
-		if stride > 0 && len(data)%stride != 0 {
-			c.bad = true
+		var data []byte
+		switch {
+		case stride == 0:
+			data = c.bytes(size)
+		case size != n*int64(stride) || n > b.Entries-entries:
+			c.bad = true // Before memory is asked for: columns of one byte say little of how many entries there are.
+		default:
+			rows = c.rows(&plain, rows, size, stride)
+			data = rows
 		}
-		if c.bad || group < last || group > b.Last || n > b.Entries-entries {
+		if c.bad || plain.bad || group < last || group > b.Last || n > b.Entries-entries {
 			return corrupt("block at byte %d: its runs of entries do not add up", b.Offset)
 		}
 		last = group
 		entries += n
-		if stride > 0 {
-			rows = untranspose(rows[:0], data, stride)
-			data = rows
-		}
 		if err := visit(group, n, data); err != nil {
 			return err
 		}
 	}
-	if entries != b.Entries {
-		return corrupt("block at byte %d has %d entries, not %d", b.Offset, entries, b.Entries)
+	if entries != b.Entries || len(plain.data) > 0 {
+		return corrupt("block at byte %d has %d entries, not %d, and %d bytes more", b.Offset, entries, b.Entries, len(plain.data))
 	}
 	return nil
+}
+
+// rows puts columns together again; it may use the memory of dst.
+func (c *cursor) rows(plain *cursor, dst []byte, size int64, stride int) []byte {
+	n := size / int64(stride)
+	dst = slices.Grow(dst[:0], int(size))[:size]
+	for i := range stride {
+		kind := c.bytes(1)
+		if c.bad {
+			return nil
+		}
+		var column []byte
+		switch kind[0] {
+		case columnConstant:
+			one := c.bytes(1)
+			if c.bad {
+				return nil
+			}
+			for at := i; at < len(dst); at += stride {
+				dst[at] = one[0]
+			}
+			continue
+		case columnPacked:
+			column = c.bytes(n)
+		case columnPlain:
+			column = plain.bytes(n)
+		default:
+			c.bad = true
+		}
+		if c.bad || plain.bad {
+			return nil
+		}
+		for k, at := 0, i; k < len(column); k, at = k+1, at+stride {
+			dst[at] = column[k]
+		}
+	}
+	return dst
 }
 
 // cursor reads from the front of data; after a failure bad is set and everything is empty.

@@ -62,7 +62,7 @@ func read(data []byte, groups job.GroupRange) ([]run, *segment.Index, error) {
 	var out []run
 	var buf []byte
 	for _, b := range ix.Overlapping(groups) {
-		raw, err := b.Decode(data[b.Offset:b.Offset+b.Stored], buf)
+		raw, err := b.Decode(data[b.Offset:b.Offset+b.Stored], &buf)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -99,6 +99,15 @@ func TestSegment(t *testing.T) {
 				if rapid.Bool().Draw(rt, "of one size") && len(b) > 0 {
 					n = len(b) / 24
 					b = b[:n*24]
+					// Columns of each kind: constant, compressible, and as they are.
+					for i := range b {
+						switch c := i % 24; {
+						case c < 8:
+							b[i] = byte(c)
+						case c < 12:
+							b[i] &= 3
+						}
+					}
 				}
 				runs = append(runs, run{g, int64(n), b})
 			}
@@ -192,10 +201,15 @@ func FuzzTail(f *testing.F) {
 // FuzzRuns feeds bytes to the reader of a block's runs.
 func FuzzRuns(f *testing.F) {
 	f.Add([]byte{0, 2, 3, 0, 'a', 'b', 'c', 3, 1, 0, 0}, int64(3))
-	f.Add([]byte{1, 2, 4, 2, 'a', 'c', 'b', 'd'}, int64(2))
-	f.Fuzz(func(t *testing.T, raw []byte, entries int64) {
-		b := segment.Block{First: 0, Last: 3, Entries: entries, Raw: int64(len(raw)), Stored: int64(len(raw)), Hash: xxh3.Hash(raw)}
-		data, err := b.Decode(raw, nil)
+	f.Add([]byte{1, 2, 4, 2, 0, 'a', 'c', 1, 'b'}, int64(2))
+	f.Add([]byte{1, 2, 4, 2, 0, 'a', 'c', 2, 'b', 'd'}, int64(2)|2<<32)
+	f.Fuzz(func(t *testing.T, raw []byte, param int64) {
+		entries, plain := param&0xFFFF, min(param>>32&0xFF, int64(len(raw)))
+		b := segment.Block{
+			First: 0, Last: 3, Entries: entries, Raw: int64(len(raw)) - plain, Plain: plain, Stored: int64(len(raw)), Hash: xxh3.Hash(raw),
+		}
+		var buf []byte
+		data, err := b.Decode(raw, &buf)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -211,6 +225,6 @@ func FuzzRuns(f *testing.F) {
 			t.Errorf("%d entries of %d", n, entries)
 		}
 		b.Zstd = true
-		_, _ = b.Decode(raw, nil)
+		_, _ = b.Decode(raw, &buf)
 	})
 }

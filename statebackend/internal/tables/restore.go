@@ -128,14 +128,11 @@ func (p *restore) loadBlock(s *state, b segment.Block, body io.Reader) error {
 	if _, err := io.ReadFull(body, stored); err != nil {
 		return fmt.Errorf("block at byte %d: %w", b.Offset, err)
 	}
-	raw, err := b.Decode(stored, p.raw)
+	content, err := b.Decode(stored, &p.raw)
 	if err != nil {
 		return err
 	}
-	if b.Zstd {
-		p.raw = raw
-	}
-	return b.Runs(raw, func(group int, entries int64, data []byte) error {
+	return b.Runs(content, func(group int, entries int64, data []byte) error {
 		if !p.cfg.Groups.Contains(group) {
 			return nil
 		}
