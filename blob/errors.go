@@ -42,7 +42,7 @@ func WrapError(op, object string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if e, ok := errors.AsType[*Error](err); ok && error(e) == err {
+	if _, ok := err.(*Error); ok { //nolint:errorlint // One inside another error does not count.
 		return err
 	}
 	return &Error{Op: op, Object: object, Err: err, Transient: IsTransient(err)}
