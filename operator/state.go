@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"reflect"
 	"time"
 
 	"github.com/cairnstream/cairn/codec"
@@ -62,6 +63,9 @@ func (s *States[K]) openTable[X comparable, V any](name string, kc codec.Codec[X
 	if s.backend == nil {
 		return nil
 	}
+	if immutable(reflect.TypeFor[V]()) {
+		vc = sharing[V]{vc}
+	}
 	v, err := statebackend.OpenValue(s.backend, statebackend.ValueDesc[X, V]{Name: name, Key: kc, Value: vc, Hash: hash})
 	if err != nil {
 		s.bad("%v", err)
@@ -69,6 +73,11 @@ func (s *States[K]) openTable[X comparable, V any](name string, kc codec.Codec[X
 	}
 	return v
 }
+
+// sharing is the codec of values that point to nothing but strings: a copy shares those.
+type sharing[V any] struct{ codec.Codec[V] }
+
+func (sharing[V]) Copy(dst, src *V) { *dst = *src }
 
 // openKeyed is openTable for a table whose key is the user's key.
 func (s *States[K]) openKeyed[V any](name string, vc codec.Codec[V]) statebackend.Value[K, V] {

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -14,8 +15,8 @@ import (
 )
 
 // List declares a state that holds a list of V per key, with the codec that codec.Default picks for V.
-// Each element is stored by itself: to append one costs the same however long the list is, and a
-// snapshot copies none. With a TTL an element's age is counted from when it was appended, whatever On
+// Elements are stored a few at a time: to append one costs the same however long the list is, and a
+// snapshot copies no list. With a TTL an element's age is counted from when it was appended, whatever On
 // says, so that the oldest ones expire first; OnReadAndWrite is refused.
 func (s *States[K]) List[V any](name string, ttl ...TTL) *ListState[V] {
 	return &ListState[V]{*s.Lists[V](name, ttl...)}
@@ -32,7 +33,6 @@ func (s *States[K]) Lists[V any](name string, ttl ...TTL) *ListsState[V] {
 
 // ListsWith is Lists with a codec of the caller's choice.
 func (s *States[K]) ListsWith[V any](name string, c codec.Codec[V], ttl ...TTL) *ListsState[V] {
-	hc, ic := timerCodec[K]{s.key}, itemCodec[K]{s.key}
 	t, aging := s.ttl(name, ttl)
 	if aging && t.On == OnReadAndWrite {
 		s.bad("state %q: the elements of a list do not live longer for being read", name)
@@ -43,33 +43,41 @@ func (s *States[K]) ListsWith[V any](name string, c codec.Codec[V], ttl ...TTL) 
 	}
 	itemHash := func(k *itemKey[K]) (uint64, uint64) {
 		h := s.hash(&k.Key)
-		return h, slotAt(slotAt(h, k.List), k.Index)
+		return h, slotAt(slotAt(h, k.List), k.Part)
 	}
 	own := newOwner(c)
-	s.declare(name, "list", hc.Schema().String(), headCodec{}.Schema().String())
-	items := name + ".items"
 	if !aging {
-		s.declare(items, "list", ic.Schema().String(), c.Schema().String())
-		heads := s.openTable(name, codec.Codec[timerKey[K]](hc), codec.Codec[listHead](headCodec{}), headHash)
-		if els := s.openTable(items, codec.Codec[itemKey[K]](ic), c, itemHash); heads != nil && els != nil {
-			return &ListsState[V]{&listTable[K, V]{heads: heads, items: els, cur: s.cur, own: own}}
+		if t, ok := openLists(s, name, c, headHash, itemHash); ok {
+			t.own = own
+			return &ListsState[V]{t}
 		}
 		return &ListsState[V]{}
 	}
-	ac := agedCodec[V]{c}
-	s.declare(items, "list", ic.Schema().String(), ac.Schema().String())
-	heads := s.openTable(name, codec.Codec[timerKey[K]](hc), codec.Codec[listHead](headCodec{}), headHash)
-	els := s.openTable(items, codec.Codec[itemKey[K]](ic), codec.Codec[aged[V]](ac), itemHash)
-	if heads == nil || els == nil {
+	table, ok := openLists(s, name, codec.Codec[aged[V]](agedCodec[V]{c}), headHash, itemHash)
+	if !ok {
 		return &ListsState[V]{}
 	}
-	l := &agedLists[K, V]{t: listTable[K, aged[V]]{heads: heads, items: els, cur: s.cur}, own: own, aging: &s.aging, hash: headHash}
+	l := &agedLists[K, V]{t: table, own: own, aging: &s.aging, hash: headHash}
 	l.index = newExpiry(t, func(e *indexed[timerKey[K]], at indexPlace) {
-		h, _ := heads.Upsert(e.group, e.slot, &e.key)
+		h, _ := table.heads.Upsert(e.group, e.slot, &e.key)
 		h.at = at
 	})
 	s.aging.states = append(s.aging.states, l)
 	return &ListsState[V]{l}
+}
+
+// openLists declares the tables of lists of E and opens them. ok is false while the job is being built
+// and after a problem.
+func openLists[K comparable, E any](s *States[K], name string, c codec.Codec[E], headHash func(*timerKey[K]) (uint64, uint64), itemHash func(*itemKey[K]) (uint64, uint64)) (t *listTable[K, E], ok bool) {
+	kc, ic := timerCodec[K]{s.key}, itemCodec[K]{s.key}
+	hc, pc := headCodec[E]{c}, partCodec[E]{c}
+	items := name + ".items"
+	s.declare(name, "list", kc.Schema().String(), hc.Schema().String())
+	s.declare(items, "list", ic.Schema().String(), pc.Schema().String())
+	t = &listTable[K, E]{cur: s.cur}
+	t.heads = s.openTable(name, codec.Codec[timerKey[K]](kc), codec.Codec[listHead[E]](hc), headHash)
+	t.items = s.openTable(items, codec.Codec[itemKey[K]](ic), codec.Codec[listPart[E]](pc), itemHash)
+	return t, t.heads != nil && t.items != nil
 }
 
 // listsAt are the lists of the current key.
@@ -77,7 +85,7 @@ type listsAt[V any] interface {
 	// append tells whether the list is new.
 	append(list int64, v *V) (fresh bool)
 	len(list int64) int
-	// get returns element i for reading; i is below len.
+	// get returns element i for reading, or nil.
 	get(list int64, i int) *V
 	set(list int64, i int, v *V)
 	each(list int64, yield func(int, *V) bool)
@@ -98,10 +106,11 @@ func (s *ListsState[V]) Len(list int64) int { return s.at.len(list) }
 // At returns element i of a list for reading. It is valid until the next use of any state. It panics
 // when there is none.
 func (s *ListsState[V]) At(list int64, i int) *V {
-	if n := s.at.len(list); i < 0 || i >= n {
-		panic(fmt.Sprintf("element %d of a list of %d", i, n))
+	v := s.at.get(list, i)
+	if v == nil {
+		panic(fmt.Sprintf("element %d of a list of %d", i, s.at.len(list)))
 	}
-	return s.at.get(list, i)
+	return v
 }
 
 // Set replaces element i of a list by a copy of *v. It panics when there is none.
@@ -155,32 +164,48 @@ func (s *ListState[V]) RemoveFirst(n int) { s.l.RemoveFirst(0, n) }
 // Clear removes the list and returns how many elements it had.
 func (s *ListState[V]) Clear() int { return s.l.Clear(0) }
 
-// listHead says which elements a list has: from first to next, which is excluded.
-type listHead struct {
+// partLen is the number of elements that are stored together.
+const partLen = 4
+
+// listHead says which elements a list has, from first to next, which is excluded, and holds the last few.
+// Part p is the elements from p * partLen on; all parts but the last one are in the table of items.
+type listHead[E any] struct {
 	first, next int64
 	at          indexPlace // In the expiry index, for lists with a TTL. Not part of a snapshot.
+	tail        [partLen]E
 }
 
-// itemKey is the key of an element.
+// last is the number of the last part. The list is not empty.
+func (h *listHead[E]) last() int64 { return (h.next - 1) / partLen }
+
+// listPart is a part of a list. Its first elements may have been removed.
+type listPart[E any] struct {
+	gone int8
+	els  [partLen]E
+}
+
+// itemKey is the key of a part.
 type itemKey[K comparable] struct {
-	Key   K
-	List  int64
-	Index int64
+	Key  K
+	List int64
+	Part int64
 }
 
-// listTable keeps lists in two tables. An element is changeable in place, so lists with a TTL are made
-// of it too.
+// listTable keeps lists in two tables: the heads, which hold short lists whole, and the parts of longer
+// ones. An element is changeable in place, so lists with a TTL are made of it too.
 type listTable[K comparable, E any] struct {
-	heads statebackend.Value[timerKey[K], listHead]
-	items statebackend.Value[itemKey[K], E]
+	heads statebackend.Value[timerKey[K], listHead[E]]
+	items statebackend.Value[itemKey[K], listPart[E]]
 	cur   *cursor[K]
 	own   owner[E]
-	hk    timerKey[K] // Storage of the current keys.
-	ik    itemKey[K]
+	// changes counts calls that may have moved elements.
+	changes int
+	hk      timerKey[K] // Storage of the current keys.
+	ik      itemKey[K]
 }
 
 // find returns the head of a list of the current key, or nil, and its slot.
-func (l *listTable[K, E]) find(list int64) (*listHead, uint64) {
+func (l *listTable[K, E]) find(list int64) (*listHead[E], uint64) {
 	l.hk.Key, l.hk.Time = *l.cur.key, list
 	slot := slotAt(l.cur.hash, list)
 	return l.heads.Get(l.cur.hash, slot, &l.hk), slot
@@ -188,25 +213,45 @@ func (l *listTable[K, E]) find(list int64) (*listHead, uint64) {
 
 // add makes room for an element and returns its place and whether the list is new.
 func (l *listTable[K, E]) add(list int64) (e *E, fresh bool) {
+	l.changes++
 	l.hk.Key, l.hk.Time = *l.cur.key, list
 	slot := slotAt(l.cur.hash, list)
 	h, fresh := l.heads.Upsert(l.cur.hash, slot, &l.hk)
-	i := h.next
+	if h.next%partLen == 0 && !fresh {
+		p := h.last()
+		part := listPart[E]{gone: int8(max(h.first-p*partLen, 0)), els: h.tail}
+		clear(h.tail[:])
+		l.ik = itemKey[K]{*l.cur.key, list, p}
+		to, _ := l.items.Upsert(l.cur.hash, slotAt(slot, p), &l.ik)
+		*to = part
+		h, _ = l.heads.Upsert(l.cur.hash, slot, &l.hk)
+	}
+	e = &h.tail[h.next%partLen]
 	h.next++
-	l.ik = itemKey[K]{*l.cur.key, list, i}
-	e, _ = l.items.Upsert(l.cur.hash, slotAt(slot, i), &l.ik)
 	return e, fresh
 }
 
-func (l *listTable[K, E]) item(group, slot uint64, k *timerKey[K], i int64) *E {
-	l.ik = itemKey[K]{k.Key, k.Time, i}
-	return l.items.Get(group, slotAt(slot, i), &l.ik)
+// item returns the element with that index for reading.
+func (l *listTable[K, E]) item(group, slot uint64, k *timerKey[K], h *listHead[E], index int64) *E {
+	p := index / partLen
+	if p == h.last() {
+		return &h.tail[index%partLen]
+	}
+	l.ik = itemKey[K]{k.Key, k.Time, p}
+	return &l.items.Get(group, slotAt(slot, p), &l.ik).els[index%partLen]
 }
 
-func (l *listTable[K, E]) ref(group, slot uint64, k *timerKey[K], i int64) *E {
-	l.ik = itemKey[K]{k.Key, k.Time, i}
-	e, _ := l.items.Upsert(group, slotAt(slot, i), &l.ik)
-	return e
+// ref is item for changing.
+func (l *listTable[K, E]) ref(group, slot uint64, k *timerKey[K], h *listHead[E], index int64) *E {
+	l.changes++
+	p := index / partLen
+	if p == h.last() {
+		h, _ = l.heads.Upsert(group, slot, k)
+		return &h.tail[index%partLen]
+	}
+	l.ik = itemKey[K]{k.Key, k.Time, p}
+	part, _ := l.items.Upsert(group, slotAt(slot, p), &l.ik)
+	return &part.els[index%partLen]
 }
 
 func (l *listTable[K, E]) append(list int64, v *E) (fresh bool) {
@@ -224,12 +269,15 @@ func (l *listTable[K, E]) len(list int64) int {
 
 func (l *listTable[K, E]) get(list int64, i int) *E {
 	h, slot := l.find(list)
-	return l.item(l.cur.hash, slot, &l.hk, h.first+int64(i))
+	if h == nil || i < 0 || int64(i) >= h.next-h.first {
+		return nil
+	}
+	return l.item(l.cur.hash, slot, &l.hk, h, h.first+int64(i))
 }
 
 func (l *listTable[K, E]) set(list int64, i int, v *E) {
 	h, slot := l.find(list)
-	l.own.put(l.ref(l.cur.hash, slot, &l.hk, h.first+int64(i)), v)
+	l.own.put(l.ref(l.cur.hash, slot, &l.hk, h, h.first+int64(i)), v)
 }
 
 func (l *listTable[K, E]) each(list int64, yield func(int, *E) bool) {
@@ -238,9 +286,25 @@ func (l *listTable[K, E]) each(list int64, yield func(int, *E) bool) {
 		return
 	}
 	key, group := l.hk, l.cur.hash
-	for i, first, next := 0, h.first, h.next; first+int64(i) < next; i++ {
-		if !yield(i, l.item(group, slot, &key, first+int64(i))) {
-			return
+	first, next := h.first, h.next
+	for i := first; i < next; {
+		p := i / partLen
+		els := &h.tail
+		if p < h.last() {
+			l.ik = itemKey[K]{key.Key, list, p}
+			els = &l.items.Get(group, slotAt(slot, p), &l.ik).els
+		}
+		changes := l.changes
+		for end := min(next, (p+1)*partLen); i < end && changes == l.changes; i++ {
+			if !yield(int(i-first), &els[i%partLen]) {
+				return
+			}
+		}
+		if changes != l.changes { // The loop's body had another list changed, perhaps even this one.
+			if h = l.heads.Get(group, slot, &key); h == nil {
+				return
+			}
+			i, next = max(i, h.first), min(next, h.next)
 		}
 	}
 }
@@ -252,24 +316,38 @@ func (l *listTable[K, E]) cut(list int64, n int) {
 }
 
 // drop removes the first n elements of the list with head h; it tells whether the list is gone.
-func (l *listTable[K, E]) drop(group, slot uint64, k *timerKey[K], h *listHead, n int) (gone bool) {
-	first, next := h.first, h.next
-	for i := first; i < first+int64(n); i++ {
-		l.ik = itemKey[K]{k.Key, k.Time, i}
-		l.items.Delete(group, slotAt(slot, i), &l.ik)
+func (l *listTable[K, E]) drop(group, slot uint64, k *timerKey[K], h *listHead[E], n int) (gone bool) {
+	l.changes++
+	var zero E
+	first, last := h.first, h.last()
+	to, all := first+int64(n), first+int64(n) == h.next
+	for p := first / partLen; p < last && p*partLen < to; p++ {
+		l.ik = itemKey[K]{k.Key, k.Time, p}
+		if (p+1)*partLen <= to {
+			l.items.Delete(group, slotAt(slot, p), &l.ik)
+			continue
+		}
+		part, _ := l.items.Upsert(group, slotAt(slot, p), &l.ik)
+		part.gone = int8(to - p*partLen)
+		for i := range part.gone {
+			part.els[i] = zero
+		}
 	}
-	if first+int64(n) == next {
+	if all {
 		l.heads.Delete(group, slot, k)
 		return true
 	}
 	h, _ = l.heads.Upsert(group, slot, k)
-	h.first = first + int64(n)
+	h.first = to
+	for i := last * partLen; i < to; i++ {
+		h.tail[i%partLen] = zero
+	}
 	return false
 }
 
 // agedLists are lists whose elements expire.
 type agedLists[K comparable, V any] struct {
-	t     listTable[K, aged[V]]
+	t     *listTable[K, aged[V]]
 	own   owner[V]
 	aging *aging
 	index expiry[timerKey[K]]
@@ -291,7 +369,7 @@ func (l *agedLists[K, V]) append(list int64, v *V) (fresh bool) {
 }
 
 // trim removes what has expired from the front of a list and returns the head, nil when there is none.
-func (l *agedLists[K, V]) trim(list int64) (*listHead, uint64) {
+func (l *agedLists[K, V]) trim(list int64) (*listHead[aged[V]], uint64) {
 	h, slot := l.t.find(list)
 	if h == nil {
 		return nil, slot
@@ -303,21 +381,19 @@ func (l *agedLists[K, V]) trim(list int64) (*listHead, uint64) {
 }
 
 // old counts the expired elements of a list.
-func (l *agedLists[K, V]) old(group, slot uint64, k *timerKey[K], h *listHead) int {
-	first, next := h.first, h.next
+func (l *agedLists[K, V]) old(group, slot uint64, k *timerKey[K], h *listHead[aged[V]]) int {
 	n := int64(0)
-	for first+n < next && l.index.expired(l.t.item(group, slot, k, first+n).from, l.aging.now) {
+	for h.first+n < h.next && l.index.expired(l.t.item(group, slot, k, h, h.first+n).from, l.aging.now) {
 		n++
 	}
 	return int(n)
 }
 
 // shorten removes the first n elements and returns the head, nil when nothing is left.
-func (l *agedLists[K, V]) shorten(group, slot uint64, k *timerKey[K], n int) *listHead {
+func (l *agedLists[K, V]) shorten(group, slot uint64, k *timerKey[K], n int) *listHead[aged[V]] {
 	h := l.t.heads.Get(group, slot, k)
-	at := h.at
 	if int64(n) == h.next-h.first {
-		l.index.remove(at)
+		l.index.remove(h.at)
 		h = l.t.heads.Get(group, slot, k)
 	}
 	if l.t.drop(group, slot, k, h, n) {
@@ -334,13 +410,16 @@ func (l *agedLists[K, V]) len(list int64) int {
 }
 
 func (l *agedLists[K, V]) get(list int64, i int) *V {
-	h, slot := l.t.find(list)
-	return &l.t.item(l.t.cur.hash, slot, &l.t.hk, h.first+int64(i)).val
+	l.trim(list)
+	if e := l.t.get(list, i); e != nil {
+		return &e.val
+	}
+	return nil
 }
 
 func (l *agedLists[K, V]) set(list int64, i int, v *V) {
 	h, slot := l.t.find(list)
-	l.own.put(&l.t.ref(l.t.cur.hash, slot, &l.t.hk, h.first+int64(i)).val, v)
+	l.own.put(&l.t.ref(l.t.cur.hash, slot, &l.t.hk, h, h.first+int64(i)).val, v)
 }
 
 func (l *agedLists[K, V]) each(list int64, yield func(int, *V) bool) {
@@ -358,12 +437,8 @@ func (l *agedLists[K, V]) rebuild() {
 	for k, h := range l.t.heads.All() {
 		key := *k
 		group, slot := l.hash(&key)
-		first, last := l.t.item(group, slot, &key, h.first).from, int64(0)
-		l.index.add(key, group, slot, first)
-		if h.next > h.first {
-			last = l.t.item(group, slot, &key, h.next-1).from
-		}
-		l.aging.now = max(l.aging.now, last)
+		l.index.add(key, group, slot, l.t.item(group, slot, &key, h, h.first).from)
+		l.aging.now = max(l.aging.now, h.tail[(h.next-1)%partLen].from)
 	}
 	l.index.placeAll()
 }
@@ -380,10 +455,9 @@ func (l *agedLists[K, V]) sweep(limit int) bool {
 				continue
 			}
 		}
-		from := l.t.item(e.group, e.slot, &e.key, h.first).from
+		from := l.t.item(e.group, e.slot, &e.key, h, h.first).from
 		l.index.remove(h.at)
-		at := l.index.add(e.key, e.group, e.slot, from)
-		l.index.place(&e, at)
+		l.index.place(&e, l.index.add(e.key, e.group, e.slot, from))
 	}
 	_, more := l.index.due(l.aging.now)
 	return more
@@ -391,15 +465,28 @@ func (l *agedLists[K, V]) sweep(limit int) bool {
 
 func (l *agedLists[K, V]) tick() time.Duration { return l.index.tick() }
 
-// headCodec encodes a listHead as two numbers of 8 bytes.
-type headCodec struct{}
+// headCodec encodes a listHead as two numbers of 8 bytes and the elements of the last part.
+type headCodec[E any] struct{ el codec.Codec[E] }
 
-func (headCodec) Append(dst []byte, v *listHead) ([]byte, error) {
-	dst = binary.LittleEndian.AppendUint64(dst, uint64(v.first))
-	return binary.LittleEndian.AppendUint64(dst, uint64(v.next)), nil
+// held are the elements of the last part that are there, as indices into tail.
+func (h *listHead[E]) held() (from, to int64) {
+	start := h.last() * partLen
+	return max(h.first-start, 0), h.next - start
 }
 
-func (headCodec) Decode(src []byte, v *listHead) (int, error) {
+func (c headCodec[E]) Append(dst []byte, v *listHead[E]) (_ []byte, err error) {
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(v.first))
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(v.next))
+	from, to := v.held()
+	for i := from; i < to; i++ {
+		if dst, err = c.el.Append(dst, &v.tail[i]); err != nil {
+			return dst, err
+		}
+	}
+	return dst, nil
+}
+
+func (c headCodec[E]) Decode(src []byte, v *listHead[E]) (int, error) {
 	if len(src) < 16 {
 		return 0, fmt.Errorf("the head of a list is cut short: %d bytes of 16", len(src))
 	}
@@ -407,14 +494,71 @@ func (headCodec) Decode(src []byte, v *listHead) (int, error) {
 	if v.first < 0 || v.next <= v.first {
 		return 0, fmt.Errorf("the head of a list has elements %d to %d", v.first, v.next)
 	}
-	return 16, nil
+	n := 16
+	from, to := v.held()
+	for i := from; i < to; i++ {
+		m, err := c.el.Decode(src[n:], &v.tail[i])
+		if err != nil {
+			return n, err
+		}
+		n += m
+	}
+	return n, nil
 }
 
-func (headCodec) Copy(dst, src *listHead) { *dst = *src }
+func (c headCodec[E]) Copy(dst, src *listHead[E]) {
+	dst.first, dst.next, dst.at = src.first, src.next, src.at
+	from, to := src.held()
+	for i := from; i < to; i++ {
+		c.el.Copy(&dst.tail[i], &src.tail[i])
+	}
+}
 
-func (headCodec) Schema() codec.Schema { return codec.Schema{Codec: "list-head", Version: 1} }
+func (c headCodec[E]) Schema() codec.Schema {
+	return codec.Schema{Codec: "list-head", Version: 1, Shape: c.el.Schema().String()}
+}
 
-// itemCodec encodes an itemKey as the key, the list in zigzag varint form, and the index as a varint.
+// partCodec encodes a listPart as a byte with the number of elements that are gone, and the others.
+type partCodec[E any] struct{ el codec.Codec[E] }
+
+func (c partCodec[E]) Append(dst []byte, v *listPart[E]) (_ []byte, err error) {
+	dst = append(dst, byte(v.gone))
+	for i := int(v.gone); i < partLen; i++ {
+		if dst, err = c.el.Append(dst, &v.els[i]); err != nil {
+			return dst, err
+		}
+	}
+	return dst, nil
+}
+
+func (c partCodec[E]) Decode(src []byte, v *listPart[E]) (int, error) {
+	if len(src) == 0 || src[0] >= partLen {
+		return 0, errors.New("the part of a list is none")
+	}
+	v.gone = int8(src[0])
+	n := 1
+	for i := int(v.gone); i < partLen; i++ {
+		m, err := c.el.Decode(src[n:], &v.els[i])
+		if err != nil {
+			return n, err
+		}
+		n += m
+	}
+	return n, nil
+}
+
+func (c partCodec[E]) Copy(dst, src *listPart[E]) {
+	dst.gone = src.gone
+	for i := int(src.gone); i < partLen; i++ {
+		c.el.Copy(&dst.els[i], &src.els[i])
+	}
+}
+
+func (c partCodec[E]) Schema() codec.Schema {
+	return codec.Schema{Codec: "list-part", Version: 1, Shape: c.el.Schema().String()}
+}
+
+// itemCodec encodes an itemKey as the key, the list in zigzag varint form, and the part as a varint.
 type itemCodec[K comparable] struct{ key codec.Codec[K] }
 
 func (c itemCodec[K]) Append(dst []byte, v *itemKey[K]) ([]byte, error) {
@@ -422,7 +566,7 @@ func (c itemCodec[K]) Append(dst []byte, v *itemKey[K]) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
-	return binary.AppendUvarint(binary.AppendVarint(dst, v.List), uint64(v.Index)), nil
+	return binary.AppendUvarint(binary.AppendVarint(dst, v.List), uint64(v.Part)), nil
 }
 
 func (c itemCodec[K]) Decode(src []byte, v *itemKey[K]) (int, error) {
@@ -435,17 +579,17 @@ func (c itemCodec[K]) Decode(src []byte, v *itemKey[K]) (int, error) {
 		return n, fmt.Errorf("the number of a list at byte %d is cut short", n)
 	}
 	n += m
-	index, m := binary.Uvarint(src[n:])
-	if m <= 0 || index > math.MaxInt64 {
-		return n, fmt.Errorf("the index of a list's element at byte %d is none", n)
+	part, m := binary.Uvarint(src[n:])
+	if m <= 0 || part > math.MaxInt64 {
+		return n, fmt.Errorf("the number of a list's part at byte %d is none", n)
 	}
-	v.List, v.Index = list, int64(index)
+	v.List, v.Part = list, int64(part)
 	return n + m, nil
 }
 
 func (c itemCodec[K]) Copy(dst, src *itemKey[K]) {
 	c.key.Copy(&dst.Key, &src.Key)
-	dst.List, dst.Index = src.List, src.Index
+	dst.List, dst.Part = src.List, src.Part
 }
 
 func (c itemCodec[K]) Schema() codec.Schema {

@@ -61,10 +61,10 @@ func (s *States[K]) MapWith[MK comparable, V any](name string, kc codec.Codec[MK
 
 // mapAt is the map of the current key.
 type mapAt[MK comparable, V any] interface {
-	get(k *MK) *V
-	put(k *MK, v *V)
-	ref(k *MK) (*V, bool)
-	remove(k *MK) bool
+	get(k MK) *V
+	put(k MK, v *V)
+	ref(k MK) (*V, bool)
+	remove(k MK) bool
 	len() int
 	each(yield func(MK, *V) bool)
 	clear()
@@ -76,24 +76,24 @@ type MapState[MK comparable, V any] struct{ at mapAt[MK, V] }
 
 // Get returns a copy of the value of k and whether there is one. What it points to is read-only.
 func (s *MapState[MK, V]) Get(k MK) (v V, ok bool) {
-	if p := s.at.get(&k); p != nil {
+	if p := s.at.get(k); p != nil {
 		return *p, true
 	}
 	return v, false
 }
 
 // Peek returns the value of k for reading, or nil. It is valid until the next use of any state.
-func (s *MapState[MK, V]) Peek(k MK) *V { return s.at.get(&k) }
+func (s *MapState[MK, V]) Peek(k MK) *V { return s.at.get(k) }
 
 // Put stores a copy of v.
-func (s *MapState[MK, V]) Put(k MK, v V) { s.at.put(&k, &v) }
+func (s *MapState[MK, V]) Put(k MK, v V) { s.at.put(k, &v) }
 
 // Ref returns the value of k for changing in place, created as the zero V when there is none, which
 // created tells. It is valid until the next use of any state.
-func (s *MapState[MK, V]) Ref(k MK) (v *V, created bool) { return s.at.ref(&k) }
+func (s *MapState[MK, V]) Ref(k MK) (v *V, created bool) { return s.at.ref(k) }
 
 // Delete removes k; it tells whether there was a value.
-func (s *MapState[MK, V]) Delete(k MK) bool { return s.at.remove(&k) }
+func (s *MapState[MK, V]) Delete(k MK) bool { return s.at.remove(k) }
 
 // Len is the number of entries. With a TTL it costs a walk over all of them.
 func (s *MapState[MK, V]) Len() int { return s.at.len() }
@@ -170,42 +170,42 @@ type mapTable[K, MK comparable, V any] struct {
 }
 
 // at makes k the current entry and returns its place.
-func (m *mapTable[K, MK, V]) at(k *MK) (group, slot uint64, key *mapKey[K, MK]) {
-	m.k = mapKey[K, MK]{*m.cur.key, *k}
-	return m.cur.hash, slotAt(m.cur.hash, int64(m.sub(k))), &m.k
+func (m *mapTable[K, MK, V]) at(k MK) (group, slot uint64, key *mapKey[K, MK]) {
+	m.k = mapKey[K, MK]{*m.cur.key, k}
+	return m.cur.hash, slotAt(m.cur.hash, int64(m.sub(&m.k.Sub))), &m.k
 }
 
-func (m *mapTable[K, MK, V]) get(k *MK) *V {
+func (m *mapTable[K, MK, V]) get(k MK) *V {
 	if e := m.items.live(m.at(k)); e != nil {
 		return &e.val
 	}
 	return nil
 }
 
-func (m *mapTable[K, MK, V]) put(k *MK, v *V) {
+func (m *mapTable[K, MK, V]) put(k MK, v *V) {
 	p, _ := m.ref(k)
 	m.own.put(p, v)
 }
 
-func (m *mapTable[K, MK, V]) ref(k *MK) (*V, bool) {
+func (m *mapTable[K, MK, V]) ref(k MK) (*V, bool) {
 	e, fresh, inserted := m.items.put(m.at(k))
 	if !inserted {
 		return &e.val, fresh
 	}
 	h, _ := m.heads.Upsert(m.cur.hash, m.cur.hash, m.cur.key)
 	next, linked := h.first, h.n > 0
-	h.first = *k
+	h.first = k
 	h.n++
 	if linked {
-		n := m.items.own(m.at(&next))
-		n.prev, n.hasPrev = *k, true
+		n := m.items.own(m.at(next))
+		n.prev, n.hasPrev = k, true
 		e = m.items.own(m.at(k))
 		e.next, e.hasNext = next, true
 	}
 	return &e.val, true
 }
 
-func (m *mapTable[K, MK, V]) remove(k *MK) bool {
+func (m *mapTable[K, MK, V]) remove(k MK) bool {
 	e := m.items.peek(m.at(k))
 	if e == nil {
 		return false
@@ -217,16 +217,17 @@ func (m *mapTable[K, MK, V]) remove(k *MK) bool {
 // unlink takes an entry out of its key's list.
 func (m *mapTable[K, MK, V]) unlink(group uint64, key *K, e *mapEntry[MK, V]) {
 	prev, next, hasPrev, hasNext := e.prev, e.next, e.hasPrev, e.hasNext
-	at := func(k *MK) *mapEntry[MK, V] {
-		m.k = mapKey[K, MK]{*key, *k}
-		return m.items.own(group, slotAt(group, int64(m.sub(k))), &m.k)
+	owner := *key // key may be that of the current entry.
+	at := func(k MK) *mapEntry[MK, V] {
+		m.k = mapKey[K, MK]{owner, k}
+		return m.items.own(group, slotAt(group, int64(m.sub(&m.k.Sub))), &m.k)
 	}
 	if hasPrev {
-		p := at(&prev)
+		p := at(prev)
 		p.next, p.hasNext = next, hasNext
 	}
 	if hasNext {
-		n := at(&next)
+		n := at(next)
 		n.prev, n.hasPrev = prev, hasPrev
 	}
 	h, _ := m.heads.Upsert(group, group, key)
@@ -246,7 +247,7 @@ func (m *mapTable[K, MK, V]) len() (n int) {
 		}
 		return 0
 	}
-	m.walk(func(k *MK, _ *mapEntry[MK, V]) bool {
+	m.walk(func(_ MK, _ *mapEntry[MK, V]) bool {
 		n++
 		return true
 	}, false)
@@ -254,26 +255,26 @@ func (m *mapTable[K, MK, V]) len() (n int) {
 }
 
 func (m *mapTable[K, MK, V]) each(yield func(MK, *V) bool) {
-	m.walk(func(k *MK, e *mapEntry[MK, V]) bool { return yield(*k, &e.val) }, true)
+	m.walk(func(k MK, e *mapEntry[MK, V]) bool { return yield(k, &e.val) }, true)
 }
 
 // walk goes over the entries that have not expired; use tells whether that counts as reading them.
-func (m *mapTable[K, MK, V]) walk(yield func(*MK, *mapEntry[MK, V]) bool, use bool) {
+func (m *mapTable[K, MK, V]) walk(yield func(MK, *mapEntry[MK, V]) bool, use bool) {
 	h := m.heads.Get(m.cur.hash, m.cur.hash, m.cur.key)
 	if h == nil {
 		return
 	}
 	for k, more := h.first, true; more; {
-		e := m.items.peek(m.at(&k))
+		e := m.items.peek(m.at(k))
 		next, hasNext := e.next, e.hasNext
 		if m.aged {
 			if use {
-				e = m.items.live(m.at(&k))
+				e = m.items.live(m.at(k))
 			} else {
-				e = m.items.(*agedTable[mapKey[K, MK], mapEntry[MK, V]]).unexpired(m.at(&k))
+				e = m.items.(*agedTable[mapKey[K, MK], mapEntry[MK, V]]).unexpired(m.at(k))
 			}
 		}
-		if e != nil && !yield(&k, e) {
+		if e != nil && !yield(k, e) {
 			return
 		}
 		k, more = next, hasNext
@@ -286,9 +287,9 @@ func (m *mapTable[K, MK, V]) clear() {
 		return
 	}
 	for k, more := h.first, true; more; {
-		e := m.items.peek(m.at(&k))
+		e := m.items.peek(m.at(k))
 		next, hasNext := e.next, e.hasNext
-		m.items.remove(m.at(&k))
+		m.items.remove(m.at(k))
 		k, more = next, hasNext
 	}
 	m.heads.Delete(m.cur.hash, m.cur.hash, m.cur.key)

@@ -20,7 +20,7 @@ type order struct {
 	N    int64 // Number of the command.
 }
 
-const orderOps = 28
+const orderOps = 29
 
 type answer struct {
 	N    int64
@@ -147,6 +147,17 @@ func obey[K comparable](kc codec.Codec[K], key func(int64) K, ttl []TTL) Operato
 				deep.Set(mine)
 				mine[0] = -1
 				say("deep %d %v", len(v), *deep.Ref())
+			case 28: // A loop over one list that changes another one of the same state.
+				var sum int64
+				for i, v := range lists.All(o.A%3 - 1) {
+					sum = sum*31 + *v
+					if n := lists.Len((o.A+1)%3 - 1); i < 4 && n < 40 {
+						lists.Append((o.A+1)%3-1, &o.B)
+					} else if i < 8 {
+						lists.RemoveFirst((o.A+1)%3-1, 7)
+					}
+				}
+				say("lists %d", sum)
 			}
 		}
 		return CoHandler[K, order, order, answer]{Left: do, Right: do}
@@ -347,6 +358,19 @@ func (m *obeyModel) do(o order) {
 			(*v)[0]++
 		}
 		say("deep %d %v", len(old), *v)
+	case 28:
+		var sum int64
+		other := [2]int64{k, (o.A+1)%3 - 1}
+		for i, v := range m.lists[ln] {
+			sum = sum*31 + v.v
+			m.lists[other] = trim(m, m.lists[other])
+			if n := len(m.lists[other]); i < 4 && n < 40 {
+				m.lists[other] = append(m.lists[other], mValue[int64]{o.B, m.now, true})
+			} else if i < 8 {
+				m.lists[other] = m.lists[other][min(n, 7):]
+			}
+		}
+		say("lists %d", sum)
 	}
 }
 
