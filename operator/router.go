@@ -34,8 +34,15 @@ type builders[T any] struct {
 	holding int // Channels with an open batch.
 }
 
+// manyOuts is the number of channels of a router from which on their batches are small ones: 100 subtasks that send to 100
+// would have some 400 MiB of full ones open.
+const manyOuts = 32
+
 func newBuilders[T any](outs []exchange.Out) builders[T] {
 	p := record.PoolOf[T]()
+	if len(outs) > manyOuts {
+		p = record.SmallPoolOf[T]()
+	}
 	return builders[T]{outs: outs, pool: p, rows: p.Rows(), open: make([]*record.Batch[T], len(outs))}
 }
 

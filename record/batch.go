@@ -122,15 +122,23 @@ func RowsFor[T any]() int {
 	return min(max(batchBytes/size, minRows), maxRows)
 }
 
-var pools sync.Map // reflect.Type -> *Pool[T]
+// pools are all of them: reflect.Type -> *Pool[T]. Those of small batches are apart, so that a small batch never serves
+// where a large one is filled, and grows.
+var pools, smallPools sync.Map
 
 // PoolOf returns the process's pool of batches of T.
-func PoolOf[T any]() *Pool[T] {
+func PoolOf[T any]() *Pool[T] { return poolIn[T](&pools, RowsFor[T]()) }
+
+// SmallPoolOf returns the process's pool of batches of T that hold a sixteenth of the rows: for those who fill so many at a
+// time that their memory counts for more than the cost of a batch.
+func SmallPoolOf[T any]() *Pool[T] { return poolIn[T](&smallPools, max(RowsFor[T]()/16, minRows)) }
+
+func poolIn[T any](pools *sync.Map, rows int) *Pool[T] {
 	t := reflect.TypeFor[T]()
 	if p, ok := pools.Load(t); ok {
 		return p.(*Pool[T])
 	}
-	p, _ := pools.LoadOrStore(t, &Pool[T]{rows: RowsFor[T](), pointers: HasPointers(t)})
+	p, _ := pools.LoadOrStore(t, &Pool[T]{rows: rows, pointers: HasPointers(t)})
 	return p.(*Pool[T])
 }
 

@@ -25,6 +25,9 @@ var bars = []bar{
 	{"pause", "the longest pause by freezing or merging 1 M keys", measurePause},
 	{"recovery", "kill -9 of a TaskManager to the first record after the restart", measureRecovery},
 	{"idle", "a TaskManager with an idle job", measureIdle},
+	{"parallel", "CPU of a record at parallelism 1, 2, 4 and 8", measureParallel},
+	{"channels", "10,000 channels between 200 subtasks: CPU without data, memory with", measureChannels},
+	{"timers", "5 M timers due at one watermark, and a barrier behind it", measureTimers},
 	{"start", "from the start of a JobManager with embedded etcd to its first answer", measureStart},
 }
 
@@ -38,6 +41,9 @@ func programs() []stream.Program {
 			cairn.Program(stateProgram, stateJob),
 			cairn.Program(steadyProgram, steadyJob),
 			cairn.Program(idleProgram, idleJob),
+			cairn.Program(parallelProgram, parallelJob),
+			cairn.Program(wideProgram, wideJob),
+			cairn.Program(timersProgram, timersJob),
 		},
 		chainPrograms(),
 	)

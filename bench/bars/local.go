@@ -30,7 +30,7 @@ type local struct {
 // startLocal starts one; its metadata are in memory unless dir is given.
 func startLocal(ctx context.Context, dir string) (*local, error) {
 	c, err := serve.StartLocal(ctx, serve.LocalConfig{
-		Slots: 2, Listen: "127.0.0.1:0", HTTP: serve.Off, Dir: dir, InMemory: dir == "",
+		Slots: 8, Listen: "127.0.0.1:0", HTTP: serve.Off, Dir: dir, InMemory: dir == "",
 		Programs: cairn.NewPrograms(programs()...),
 	})
 	if err != nil {
