@@ -6,9 +6,11 @@ import (
 	"reflect"
 	"strconv"
 	"time"
+	"unsafe"
 
 	"github.com/cairnstream/cairn/codec"
 	"github.com/cairnstream/cairn/internal/table"
+	"github.com/cairnstream/cairn/record"
 )
 
 // Type is the description of a state with its types erased: what a backend needs to make it.
@@ -26,7 +28,7 @@ type TableParams struct {
 	MaxFrozen       int
 }
 
-// Table is a state with its types erased; it is a Value[K, V] as well. The owner alone calls it.
+// Table is a state with its types erased. The owner alone calls it.
 type Table interface {
 	Len() int
 	// Bytes is the memory of the table, without what keys and values point to.
@@ -53,13 +55,27 @@ type FrozenTable interface {
 	Release()
 }
 
-// valueType erases the types of a ValueDesc.
-type valueType[K comparable, V any] struct{ d ValueDesc[K, V] }
+// valueType is the Type of a Value.
+type valueType struct {
+	name       string
+	key, value codec.Raw
+	hash       func(key unsafe.Pointer) (group, slot uint64)
+	// make makes the table. It keeps for itself what it is of.
+	make func(p TableParams) (*table.Core, error)
+}
 
-func (t valueType[K, V]) StateName() string { return t.d.Name }
+func (t *valueType) StateName() string { return t.name }
 
-func (t valueType[K, V]) Schemas() (key, value string) {
-	return SchemaText(t.d.Key.Schema()), SchemaText(t.d.Value.Schema())
+func (t *valueType) Schemas() (key, value string) {
+	return SchemaText(t.key.Schema), SchemaText(t.value.Schema)
+}
+
+func (t *valueType) NewTable(p TableParams) (Table, error) {
+	c, err := t.make(p)
+	if err != nil {
+		return nil, fmt.Errorf("state %q: %w", t.name, err)
+	}
+	return &valueTable{Core: c, t: t, p: p}, nil
 }
 
 // SchemaText is the text of a schema with the version of the codec's format, as checkpoints keep it.
@@ -70,53 +86,47 @@ func SchemaText(s codec.Schema) string {
 	return s.String() + " v" + strconv.Itoa(s.Version)
 }
 
-func (t valueType[K, V]) NewTable(p TableParams) (Table, error) {
-	c := table.Config[K, V]{
-		First: p.First, Count: p.Count, K: p.K, Hash: t.d.Hash,
-		CopyKey: t.d.Key.Copy, CopyValue: t.d.Value.Copy, MaxFrozen: p.MaxFrozen,
-	}
-	if err := c.Validate(); err != nil {
-		return nil, fmt.Errorf("state %q: %w", t.d.Name, err)
-	}
-	return &valueTable[K, V]{Table: table.New(c), d: t.d, p: p}, nil
-}
-
-// valueTable is a Value and a Table.
-type valueTable[K comparable, V any] struct {
-	*table.Table[K, V]
-	d ValueDesc[K, V]
+// valueTable is the Table of a Value.
+type valueTable struct {
+	*table.Core
+	t *valueType
 	p TableParams
 }
 
-func (t *valueTable[K, V]) Freeze() (FrozenTable, error) {
-	f, err := t.Table.Freeze()
+func (t *valueTable) Freeze() (FrozenTable, error) {
+	f, err := t.Core.Freeze()
 	if err != nil {
 		if errors.Is(err, table.ErrTooManyFrozen) {
 			err = ErrTooManySnapshots
 		}
 		return nil, err
 	}
-	return &frozenValue[K, V]{Frozen: f, key: t.d.Key, value: t.d.Value, first: t.p.First}, nil
+	return &frozenValue{Frozen: f, t: t.t, first: t.p.First}, nil
 }
 
-func (t *valueTable[K, V]) Load(group int, count int64, data []byte) error {
+func (t *valueTable) Load(group int, count int64, data []byte) error {
 	pos := 0
+	key, value := t.t.key, t.t.value
+	pointers := record.HasPointers(key.Type)
+	var k unsafe.Pointer
 	for i := range count {
-		var k K
-		n, err := t.d.Key.Decode(data[pos:], &k)
+		if k == nil || pointers { // A codec finds zeroes.
+			k = reflect.New(key.Type).UnsafePointer()
+		}
+		n, err := key.Decode(data[pos:], k)
 		if err != nil {
 			return fmt.Errorf("key of entry %d at byte %d: %w", i, pos, err)
 		}
 		pos += n
-		groupHash, slotHash := t.d.Hash(&k)
+		groupHash, slotHash := t.t.hash(k)
 		if g := int(groupHash % uint64(t.p.K)); g != group {
 			return fmt.Errorf("entry %d: its key belongs to key group %d, not %d: the key's hash has changed", i, g, group)
 		}
-		v, fresh := t.Upsert(groupHash, slotHash, &k)
+		v, fresh := t.Upsert(groupHash, slotHash, k)
 		if !fresh {
 			return fmt.Errorf("entry %d: its key is there twice", i)
 		}
-		n, err = t.d.Value.Decode(data[pos:], v)
+		n, err = value.Decode(data[pos:], v)
 		if err != nil {
 			return fmt.Errorf("value of entry %d at byte %d: %w", i, pos, err)
 		}
@@ -128,25 +138,24 @@ func (t *valueTable[K, V]) Load(group int, count int64, data []byte) error {
 	return nil
 }
 
-type frozenValue[K comparable, V any] struct {
-	*table.Frozen[K, V]
-	key   codec.Codec[K]
-	value codec.Codec[V]
+type frozenValue struct {
+	*table.Frozen
+	t     *valueType
 	first int
 }
 
-func (f *frozenValue[K, V]) GroupLen(group int) int { return f.Frozen.GroupLen(group - f.first) }
+func (f *frozenValue) GroupLen(group int) int { return f.Frozen.GroupLen(group - f.first) }
 
-func (f *frozenValue[K, V]) Encode(group int, dst []byte, limit int, flush func([]byte, int64) ([]byte, error)) ([]byte, int64, error) {
+func (f *frozenValue) Encode(group int, dst []byte, limit int, flush func([]byte, int64) ([]byte, error)) ([]byte, int64, error) {
 	var entries int64
 	var err error
-	f.Each(group-f.first, func(k *K, v *V) bool {
-		if dst, err = f.key.Append(dst, k); err != nil {
+	f.Each(group-f.first, func(k, v unsafe.Pointer) bool {
+		if dst, err = f.t.key.Append(dst, k); err != nil {
 			err = fmt.Errorf("encode a key: %w", err)
 			return false
 		}
-		if dst, err = f.value.Append(dst, v); err != nil {
-			err = fmt.Errorf("encode the value of key %v: %w", *k, err)
+		if dst, err = f.t.value.Append(dst, v); err != nil {
+			err = fmt.Errorf("encode the value of key %v: %w", reflect.NewAt(f.t.key.Type, k).Elem(), err)
 			return false
 		}
 		if entries++; len(dst) > limit {
@@ -162,30 +171,49 @@ func (f *frozenValue[K, V]) Encode(group int, dst []byte, limit int, flush func(
 
 // OpenValue opens the state that d describes in b.
 func OpenValue[K comparable, V any](b Backend, d ValueDesc[K, V]) (Value[K, V], error) {
-	var problems []error
-	if d.Name == "" {
-		problems = append(problems, errors.New("it has no name"))
-	}
-	if d.Key == nil {
-		problems = append(problems, errors.New("it has no codec for keys"))
-	}
-	if d.Value == nil {
-		problems = append(problems, errors.New("it has no codec for values"))
-	}
-	if d.Hash == nil {
-		problems = append(problems, errors.New("it has no hash function"))
-	}
-	if len(problems) > 0 {
-		return nil, fmt.Errorf("open state %q: %w", d.Name, errors.Join(problems...))
-	}
-	t, err := b.Open(valueType[K, V]{d})
-	if err != nil {
+	if err := check(d.Name, d.Key != nil, d.Value != nil, d.Hash != nil); err != nil {
 		return nil, err
 	}
-	v, ok := t.(Value[K, V])
-	if !ok {
-		return nil, fmt.Errorf("open state %q: the backend's table is a %T, which is no Value[%v, %v]",
-			d.Name, t, reflect.TypeFor[K](), reflect.TypeFor[V]())
+	var v *table.Table[K, V]
+	_, err := b.Open(&valueType{
+		name: d.Name, key: codec.Erase(d.Key), value: codec.Erase(d.Value),
+		hash: *(*func(unsafe.Pointer) (uint64, uint64))(unsafe.Pointer(&d.Hash)), // A pointer is passed the same way whatever it points to.
+		make: func(p TableParams) (*table.Core, error) {
+			c := table.Config[K, V]{
+				First: p.First, Count: p.Count, K: p.K, Hash: d.Hash,
+				CopyKey: d.Key.Copy, CopyValue: d.Value.Copy, MaxFrozen: p.MaxFrozen,
+			}
+			if err := c.Validate(); err != nil {
+				return nil, err
+			}
+			v = table.New(c)
+			return v.Core(), nil
+		},
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case v == nil:
+		return nil, fmt.Errorf("open state %q: the backend has not made its table", d.Name)
 	}
 	return v, nil
+}
+
+func check(name string, key, value, hash bool) error {
+	var problems []error
+	for _, p := range []struct {
+		ok  bool
+		say string
+	}{
+		{name != "", "it has no name"}, {key, "it has no codec for keys"},
+		{value, "it has no codec for values"}, {hash, "it has no hash function"},
+	} {
+		if !p.ok {
+			problems = append(problems, errors.New(p.say))
+		}
+	}
+	if len(problems) > 0 {
+		return fmt.Errorf("open state %q: %w", name, errors.Join(problems...))
+	}
+	return nil
 }

@@ -77,7 +77,7 @@ func BenchmarkUpsert(b *testing.B) {
 				i++
 			}
 			reportCPU(b, start, 1)
-			t.Close()
+			t.Core().Close()
 		})
 		b.Run(fmt.Sprintf("gomap/%d", n), func(b *testing.B) {
 			m := make(map[int64]int64)
@@ -121,7 +121,7 @@ func BenchmarkFreeze(b *testing.B) {
 			t := ints(2)
 			fill(t, n)
 			for b.Loop() {
-				f, err := t.Freeze()
+				f, err := t.Core().Freeze()
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -144,9 +144,9 @@ func BenchmarkCheckpoint(b *testing.B) {
 			b.ReportAllocs()
 			start := cpuTime()
 			for b.Loop() {
-				var f *table.Frozen[int64, int64]
+				var f *table.Frozen
 				if frozen {
-					f, _ = t.Freeze()
+					f, _ = t.Core().Freeze()
 				}
 				for i := range ks {
 					v, _ := t.Upsert(ks[i].hash, ks[i].hash, &ks[i].key)
@@ -156,7 +156,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 					f.Release()
 					for more := true; more; {
 						start := time.Now()
-						more = t.Merge(200 * time.Microsecond)
+						more = t.Core().Merge(200 * time.Microsecond)
 						d := time.Since(start)
 						worst, total = max(worst, d), total+d
 					}
@@ -178,12 +178,12 @@ func BenchmarkMemory(b *testing.B) {
 				before := resident(b)
 				t := ints(2)
 				fill(t, n)
-				b.ReportMetric(float64(t.Bytes())/float64(n), "B/key")
+				b.ReportMetric(float64(t.Core().Bytes())/float64(n), "B/key")
 				b.ReportMetric(float64(resident(b)-before)/float64(n), "rss-B/key")
 				start := time.Now()
 				runtime.GC()
 				b.ReportMetric(float64(time.Since(start).Microseconds()), "us/gc")
-				t.Close()
+				t.Core().Close()
 			}
 		})
 	}

@@ -32,5 +32,6 @@
 // # Goroutines
 //
 // The package starts none. The owner alone calls methods of Table; a Frozen is used by one goroutine at a
-// time, and Release by any. Start reading at Table (table.go), then page.go and frozen.go.
+// time, and Release by any. Start reading at Table (table.go), which has what is compiled for each pair of types: the way
+// of a record. Then core.go, the rest, which is compiled once; page.go and frozen.go.
 package table

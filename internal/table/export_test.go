@@ -1,10 +1,13 @@
 package table
 
-import "fmt"
+import (
+	"fmt"
+	"unsafe"
+)
 
 // Check verifies the table's structure: every page is reachable, free, retired or never used, and one of
 // these only; counts, depths and epochs agree.
-func (t *Table[K, V]) Check() error {
+func (t *Core) Check() error {
 	seen := map[uint32]string{}
 	claim := func(id uint32, by string) error {
 		if other, ok := seen[id]; ok {
@@ -39,7 +42,7 @@ func (t *Table[K, V]) Check() error {
 				var err error
 				c.each(p, func(s int) bool {
 					used++
-					group, slot := t.hash(&c.at(p, s).key)
+					group, slot := t.types.hash(unsafe.Add(t.at(c, p, s), t.key))
 					h := mix(slot)
 					if int(t.k.of(group)) != t.first+i || int(g.index(h)) < at || int(g.index(h)) >= at+span {
 						err = fmt.Errorf("group %d: page %d holds a key that belongs elsewhere", i, id)
@@ -107,7 +110,7 @@ func (t *Table[K, V]) Check() error {
 }
 
 // Retired is the number of pages that wait for Merge.
-func (t *Table[K, V]) Retired() int {
+func (t *Core) Retired() int {
 	n := 0
 	for _, r := range t.retired {
 		n += len(r.pages)
@@ -116,7 +119,7 @@ func (t *Table[K, V]) Retired() int {
 }
 
 // MaxDepth is the depth of the deepest directory.
-func (t *Table[K, V]) MaxDepth() int {
+func (t *Core) MaxDepth() int {
 	d := 0
 	for i := range t.groups {
 		d = max(d, t.groups[i].depth())

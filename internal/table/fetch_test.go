@@ -10,11 +10,11 @@ import (
 // Fetch finds its way in tables of every size, for keys that are there and for others, and changes nothing.
 func TestFetch(t *testing.T) {
 	tab := ints(2)
-	defer tab.Close()
+	defer tab.Core().Close()
 	far := false
 	for _, n := range []int{0, 1, 100, 5000, 50_000} {
 		fill(tab, n)
-		frozen, err := tab.Freeze()
+		frozen, err := tab.Core().Freeze()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -27,12 +27,12 @@ func TestFetch(t *testing.T) {
 			tab.Fetch(hashes, hashes)
 		}
 		frozen.Release()
-		for tab.Merge(1e9) {
+		for tab.Core().Merge(1e9) {
 		}
 		if tab.Len() != n {
 			t.Fatalf("%d keys of %d", tab.Len(), n)
 		}
-		if err := tab.Check(); err != nil {
+		if err := tab.Core().Check(); err != nil {
 			t.Fatal(err)
 		}
 		far = tab.Far()
@@ -49,7 +49,7 @@ func TestFetchTwoHashes(t *testing.T) {
 		return g % 7, g
 	}
 	tab := table.New(table.Config[int64, int64]{Count: 7, K: 7, Hash: hash})
-	defer tab.Close()
+	defer tab.Core().Close()
 	var groups, slots []uint64
 	for k := range int64(10_000) {
 		g, s := hash(&k)
@@ -57,7 +57,7 @@ func TestFetchTwoHashes(t *testing.T) {
 		groups, slots = append(groups, g), append(slots, s)
 	}
 	tab.Fetch(groups, slots)
-	if err := tab.Check(); err != nil {
+	if err := tab.Core().Check(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -87,7 +87,7 @@ func BenchmarkFetch(b *testing.B) {
 					i++
 				}
 				reportCPU(b, start, 1)
-				t.Close()
+				t.Core().Close()
 			})
 		}
 	}

@@ -3,13 +3,15 @@ package table
 import (
 	"runtime"
 	"sync/atomic"
+	"unsafe"
 )
 
 // Frozen is the content of a table at one moment. One goroutine at a time reads it, while the table's owner
 // goes on; what it hands out must not be changed.
-type Frozen[K comparable, V any] struct {
+type Frozen struct {
+	layout
 	groups   []group
-	chunks   []chunk[K, V]
+	chunks   []chunk
 	n        int
 	epoch    uint32
 	memory   memory
@@ -17,21 +19,21 @@ type Frozen[K comparable, V any] struct {
 }
 
 // Len is the number of keys.
-func (f *Frozen[K, V]) Len() int { return f.n }
+func (f *Frozen) Len() int { return f.n }
 
 // GroupLen is the number of keys of the i-th group of the table.
-func (f *Frozen[K, V]) GroupLen(i int) int { return f.groups[i].n }
+func (f *Frozen) GroupLen(i int) int { return f.groups[i].n }
 
 // Each calls visit with the entries of the i-th group of the table, in no order, until it returns false.
-func (f *Frozen[K, V]) Each(i int, visit func(*K, *V) bool) {
+func (f *Frozen) Each(i int, visit func(key, value unsafe.Pointer) bool) {
 	g := &f.groups[i]
 	depthOf := func(id uint32) int { return int(f.chunks[id>>chunkBits].heads[id&(chunkPages-1)].depth) }
 	for id := range g.pages(depthOf) {
 		for id != 0 {
 			c, p := &f.chunks[id>>chunkBits], int(id&(chunkPages-1))
 			ok := c.each(p, func(s int) bool {
-				e := c.at(p, s)
-				return visit(&e.key, &e.val)
+				v := f.at(c, p, s)
+				return visit(unsafe.Add(v, f.key), v)
 			})
 			if !ok {
 				return
@@ -43,7 +45,7 @@ func (f *Frozen[K, V]) Each(i int, visit func(*K, *V) bool) {
 }
 
 // Release says that nobody reads f any more. It may be called from any goroutine, and again.
-func (f *Frozen[K, V]) Release() {
+func (f *Frozen) Release() {
 	if f.released.CompareAndSwap(false, true) {
 		f.memory.release()
 	}

@@ -43,12 +43,11 @@ const (
 	lineSize  = 64
 )
 
-// allocate returns n zeroed T, aligned to a cache line if there are many.
-func allocate[T any](m *memory, n int, pointers bool) []T {
-	var v T
-	size := n * int(unsafe.Sizeof(v))
-	if !canMap || pointers || size == 0 {
-		return make([]T, n)
+// allocate returns zeroed memory for size bytes without pointers, aligned to a cache line, or nil where the heap has
+// to do.
+func (m *memory) allocate(size int) unsafe.Pointer {
+	if !canMap || size == 0 {
+		return nil
 	}
 	size = (size + lineSize - 1) &^ (lineSize - 1)
 	if m.a == nil {
@@ -65,7 +64,7 @@ func allocate[T any](m *memory, n int, pointers bool) []T {
 		}
 		b := mapRegion(max(min(max(total, minRegion), maxRegion), (size+4095)&^4095))
 		if b == nil {
-			return make([]T, n)
+			return nil
 		}
 		mapped.Add(int64(len(b)))
 		a.regions.all = append(a.regions.all, b)
@@ -73,7 +72,7 @@ func allocate[T any](m *memory, n int, pointers bool) []T {
 	}
 	b := a.room[:size:size]
 	a.room = a.room[size:]
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
+	return unsafe.Pointer(unsafe.SliceData(b))
 }
 
 // share gives another holder a share.

@@ -47,11 +47,6 @@ func classFor(n, limit int) int {
 	return limit - 1
 }
 
-type slot[K comparable, V any] struct {
-	val V // First, so that a V of size zero takes no room.
-	key K
-}
-
 // A page number is the number of its chunk and its place in it. Page 0 is always empty and never written.
 const (
 	chunkBits  = 8
@@ -59,33 +54,25 @@ const (
 )
 
 // chunk is a run of pages of one class.
-type chunk[K comparable, V any] struct {
-	head0  unsafe.Pointer // &heads[0] and
-	slot0  unsafe.Pointer // &slots[0], for the path that matters.
+type chunk struct {
+	head0  unsafe.Pointer // &heads[0], for the path that matters.
+	slot0  unsafe.Pointer // The first slot of the first page.
 	words  int
 	class  int
 	heads  []head
-	slots  []slot[K, V]
-	shared []uint64 // A bit per slot whose value shares memory with a frozen page. Nil when V is free of pointers.
+	shared []uint64 // A bit per slot whose value shares memory with a frozen page. Nil when values are free of pointers.
 }
 
-func newChunk[K comparable, V any](words, class int, heads []head, slots []slot[K, V]) chunk[K, V] {
-	return chunk[K, V]{
-		head0: unsafe.Pointer(unsafe.SliceData(heads)), slot0: unsafe.Pointer(unsafe.SliceData(slots)),
-		words: words, class: class, heads: heads, slots: slots,
-	}
+func newChunk(words, class int, heads []head, slots unsafe.Pointer) chunk {
+	return chunk{head0: unsafe.Pointer(unsafe.SliceData(heads)), slot0: slots, words: words, class: class, heads: heads}
 }
 
-func (c *chunk[K, V]) size() int { return 8 * c.words }
+// size is the number of slots of a page.
+func (c *chunk) size() int { return 8 * c.words }
 
 // headOf is &c.heads[p] without a check: p is the low part of a page number, which is right by construction.
-func (c *chunk[K, V]) headOf(p uint32) *head {
+func (c *chunk) headOf(p uint32) *head {
 	return (*head)(unsafe.Add(c.head0, uintptr(p)*unsafe.Sizeof(head{})))
-}
-
-// slotOf is c.at(p, s) without a check.
-func (c *chunk[K, V]) slotOf(p uint32, s int) *slot[K, V] {
-	return (*slot[K, V])(unsafe.Add(c.slot0, uintptr(int(p)*c.words<<3+s)*unsafe.Sizeof(slot[K, V]{})))
 }
 
 // mix spreads a hash: the directory uses the top bits, tags and places the low half.
@@ -108,31 +95,8 @@ func matchTag(ctrl, tag uint64) uint64 {
 func matchEmpty(ctrl uint64) uint64 { return ctrl &^ (ctrl << 6) & msb }
 func matchFree(ctrl uint64) uint64  { return ctrl & msb }
 
-// find returns the slot of key in page p, or -1. It does not look into next.
-func (c *chunk[K, V]) find(p int, h uint64, key *K) int {
-	hd := &c.heads[p]
-	tag := tagOf(h)
-	w := wordOf(h, c.words)
-	for range c.words {
-		ctrl := hd.ctrl[w]
-		for m := matchTag(ctrl, tag); m != 0; m &= m - 1 {
-			s := w<<3 + bits.TrailingZeros64(m)>>3
-			if c.slots[p*c.size()+s].key == *key {
-				return s
-			}
-		}
-		if matchEmpty(ctrl) != 0 {
-			return -1
-		}
-		if w++; w == c.words {
-			w = 0
-		}
-	}
-	return -1
-}
-
 // take marks a free slot of page p as used by a key with hash h, and returns it. There must be one.
-func (c *chunk[K, V]) take(p int, h uint64) int {
+func (c *chunk) take(p int, h uint64) int {
 	hd := &c.heads[p]
 	w := wordOf(h, c.words)
 	for {
@@ -149,7 +113,7 @@ func (c *chunk[K, V]) take(p int, h uint64) int {
 }
 
 // drop marks slot s of page p as free.
-func (c *chunk[K, V]) drop(p, s int) {
+func (c *chunk) drop(p, s int) {
 	hd := &c.heads[p]
 	w, b := s>>3, s&7<<3
 	mark := uint64(ctrlDeleted)
@@ -163,7 +127,7 @@ func (c *chunk[K, V]) drop(p, s int) {
 }
 
 // each calls f with every slot in use of page p until it returns false.
-func (c *chunk[K, V]) each(p int, f func(s int) bool) bool {
+func (c *chunk) each(p int, f func(s int) bool) bool {
 	hd := &c.heads[p]
 	for w := range c.words {
 		for m := ^hd.ctrl[w] & msb; m != 0; m &= m - 1 {
@@ -174,5 +138,3 @@ func (c *chunk[K, V]) each(p int, f func(s int) bool) bool {
 	}
 	return true
 }
-
-func (c *chunk[K, V]) at(p, s int) *slot[K, V] { return &c.slots[p*c.size()+s] }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"pgregory.net/rapid"
 
@@ -29,7 +30,7 @@ type model[K comparable, V any] struct {
 }
 
 type frozenModel[K comparable, V any] struct {
-	f    *table.Frozen[K, V]
+	f    *table.Frozen
 	want map[K]V
 }
 
@@ -62,7 +63,7 @@ func (m *model[K, V]) compareFrozen(t *rapid.T, f frozenModel[K, V]) {
 	m.compare(t, "snapshot", f.want, func(visit func(*K, *V) bool) {
 		for g := range m.groups {
 			n := 0
-			f.f.Each(g, func(k *K, v *V) bool { n++; return visit(k, v) })
+			f.f.Each(g, func(k, v unsafe.Pointer) bool { n++; return visit((*K)(k), (*V)(v)) })
 			if n != f.f.GroupLen(g) {
 				t.Fatalf("group %d of a snapshot has %d entries, says %d", g, n, f.f.GroupLen(g))
 			}
@@ -73,7 +74,7 @@ func (m *model[K, V]) compareFrozen(t *rapid.T, f frozenModel[K, V]) {
 func (m *model[K, V]) run(t *rapid.T, key *rapid.Generator[K], burst func(i int) K) {
 	one := rapid.IntRange(1, 1<<20)
 	check := func() {
-		if err := m.table.Check(); err != nil {
+		if err := m.table.Core().Check(); err != nil {
 			t.Fatal(err)
 		}
 		if m.table.Len() != len(m.want) {
@@ -143,7 +144,7 @@ func (m *model[K, V]) run(t *rapid.T, key *rapid.Generator[K], burst func(i int)
 			m.compare(t, "table", m.want, func(visit func(*K, *V) bool) { m.table.All()(visit) })
 		},
 		"freeze": func(t *rapid.T) {
-			f, err := m.table.Freeze()
+			f, err := m.table.Core().Freeze()
 			if err != nil {
 				if !errors.Is(err, table.ErrTooManyFrozen) || len(m.frozen) < 3 {
 					t.Fatal(err)
@@ -166,11 +167,11 @@ func (m *model[K, V]) run(t *rapid.T, key *rapid.Generator[K], burst func(i int)
 			m.frozen[i].f.Release()
 			m.frozen = slices.Delete(m.frozen, i, i+1)
 		},
-		"merge step": func(t *rapid.T) { m.table.Merge(0) },
+		"merge step": func(t *rapid.T) { m.table.Core().Merge(0) },
 		"merge": func(t *rapid.T) {
-			for m.table.Merge(time.Millisecond) {
+			for m.table.Core().Merge(time.Millisecond) {
 			}
-			if n := m.table.Retired(); n > 0 && len(m.frozen) == 0 {
+			if n := m.table.Core().Retired(); n > 0 && len(m.frozen) == 0 {
 				t.Fatalf("%d pages retired without a snapshot alive", n)
 			}
 		},
@@ -179,10 +180,10 @@ func (m *model[K, V]) run(t *rapid.T, key *rapid.Generator[K], burst func(i int)
 		m.compareFrozen(t, f)
 		f.f.Release()
 	}
-	for m.table.Merge(0) {
+	for m.table.Core().Merge(0) {
 	}
 	check()
-	if n := m.table.Retired(); n > 0 {
+	if n := m.table.Core().Retired(); n > 0 {
 		t.Fatalf("%d pages retired at the end", n)
 	}
 	m.compare(t, "table", m.want, func(visit func(*K, *V) bool) { m.table.All()(visit) })
@@ -319,7 +320,7 @@ func TestSnapshotIsReadWhileValuesChange(t *testing.T) {
 				v.Tags[0] = "changed"
 			}
 			if i%500 == 0 {
-				tab.Merge(10 * time.Microsecond)
+				tab.Core().Merge(10 * time.Microsecond)
 			}
 		}
 		for _, v := range tab.All() {
@@ -329,7 +330,7 @@ func TestSnapshotIsReadWhileValuesChange(t *testing.T) {
 	touch(0)
 	var wg sync.WaitGroup
 	for round := range 20 {
-		f, err := tab.Freeze()
+		f, err := tab.Core().Freeze()
 		if errors.Is(err, table.ErrTooManyFrozen) {
 			wg.Wait()
 			continue
@@ -340,8 +341,9 @@ func TestSnapshotIsReadWhileValuesChange(t *testing.T) {
 		read := func() string {
 			var lines []string
 			for g := range 8 {
-				f.Each(g, func(k *string, v *rich) bool {
-					lines = append(lines, fmt.Sprint(*k, v.Tags, v.Count))
+				f.Each(g, func(key, value unsafe.Pointer) bool {
+					v := (*rich)(value)
+					lines = append(lines, fmt.Sprint(*(*string)(key), v.Tags, v.Count))
 					return true
 				})
 			}
@@ -358,9 +360,9 @@ func TestSnapshotIsReadWhileValuesChange(t *testing.T) {
 		touch(round)
 	}
 	wg.Wait()
-	for tab.Merge(time.Second) {
+	for tab.Core().Merge(time.Second) {
 	}
-	if err := tab.Check(); err != nil {
+	if err := tab.Core().Check(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -371,13 +373,13 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	const n = 60_000
 	fill(tab, n)
 	checkpoint := func() {
-		f, err := tab.Freeze()
+		f, err := tab.Core().Freeze()
 		if err != nil {
 			t.Fatal(err)
 		}
 		fill(tab, n)
 		f.Release()
-		for tab.Merge(time.Second) {
+		for tab.Core().Merge(time.Second) {
 		}
 	}
 	for range 3 {
@@ -395,11 +397,11 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 func TestFewKeysTakeLittleMemory(t *testing.T) {
 	tab := ints(2)
 	fill(tab, 100)
-	if b := tab.Bytes(); b > 200<<10 {
+	if b := tab.Core().Bytes(); b > 200<<10 {
 		t.Errorf("100 keys take %d bytes", b)
 	}
 	fill(tab, 1_000_000)
-	if b := float64(tab.Bytes()) / 1_000_000; b > 32 {
+	if b := float64(tab.Core().Bytes()) / 1_000_000; b > 32 {
 		t.Errorf("%.1f bytes per key", b)
 	}
 }
@@ -411,10 +413,10 @@ func TestABadHashDoesNotBlowUpTheDirectory(t *testing.T) {
 		g, s := hash(&k)
 		tab.Upsert(g, s, &k)
 	}
-	if d := tab.MaxDepth(); d > 14 {
+	if d := tab.Core().MaxDepth(); d > 14 {
 		t.Errorf("directory of depth %d for 5000 keys", d)
 	}
-	if err := tab.Check(); err != nil {
+	if err := tab.Core().Check(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -444,7 +446,7 @@ func TestGrowingAFrozenPageSharesNothing(t *testing.T) {
 		for i := range n {
 			upsert(i).Tags = []string{"frozen"}
 		}
-		f, err := tab.Freeze()
+		f, err := tab.Core().Freeze()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -454,9 +456,9 @@ func TestGrowingAFrozenPageSharesNothing(t *testing.T) {
 		for i := range n {
 			upsert(i).Tags[0] = "changed"
 		}
-		f.Each(0, func(k *string, v *rich) bool {
-			if v.Tags[0] != "frozen" {
-				t.Errorf("with %d keys: key %s has changed in the snapshot", n, *k)
+		f.Each(0, func(k, v unsafe.Pointer) bool {
+			if (*rich)(v).Tags[0] != "frozen" {
+				t.Errorf("with %d keys: key %s has changed in the snapshot", n, *(*string)(k))
 			}
 			return true
 		})
@@ -492,15 +494,15 @@ func TestMemoryIsGivenBack(t *testing.T) {
 	before := settle()
 	tab := ints(2)
 	fill(tab, 100_000)
-	f, err := tab.Freeze()
+	f, err := tab.Core().Freeze()
 	if err != nil {
 		t.Fatal(err)
 	}
-	tab.Close()
-	tab.Close()
+	tab.Core().Close()
+	tab.Core().Close()
 	n := 0
 	for g := range 720 {
-		f.Each(g, func(k, v *int64) bool { n += int(*v - *k + 1); return true })
+		f.Each(g, func(k, v unsafe.Pointer) bool { n += int(*(*int64)(v) - *(*int64)(k) + 1); return true })
 	}
 	if n != 100_000 {
 		t.Errorf("%d entries after Close", n)
