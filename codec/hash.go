@@ -57,10 +57,12 @@ func (c word8[T]) newHasher() Hasher[T] { return hasherOf[T](hash8At) }
 // hash8At is the hash of a number of 8 bytes.
 func hash8At(p *uint64) uint64 { return hash4to8(bits.RotateLeft64(*p, 32), 8) }
 
-func (text[T]) newHasher() Hasher[T] {
+func (text) newHasher() Hasher[string] { return newStringHasher() }
+
+func newStringHasher() Hasher[string] {
 	var buf []byte
-	return func(key *T) uint64 {
-		s := *(*string)(unsafe.Pointer(key))
+	return func(key *string) uint64 {
+		s := *key
 		if uint(len(s))-3 <= maxShort-3 {
 			return hashShort(s)
 		}
@@ -83,6 +85,6 @@ func hash2At(p *uint16) uint64 {
 
 func (c word1[T]) newHasher() Hasher[T] { return hasherOf[T](hash1At) }
 
-func (flag[T]) newHasher() Hasher[T] { return hasherOf[T](hash1At) }
+func (flag) newHasher() Hasher[bool] { return hasherOf[bool](hash1At) }
 
 func hash1At(p *byte) uint64 { return xxh3.Hash(unsafe.Slice(p, 1)) }

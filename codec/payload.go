@@ -27,7 +27,11 @@ func DecodePayload[T any](c Codec[T], src []byte, v *T) error {
 	}
 	n, err := c.Decode(src, v)
 	if err == nil && n != len(src) {
-		err = fmt.Errorf("decode %s: %d bytes left over at offset %d", c.Schema().Codec, len(src)-n, n)
+		err = leftOver(c.Schema().Codec, len(src)-n, n)
 	}
 	return err
+}
+
+func leftOver(codec string, bytes, at int) error {
+	return fmt.Errorf("decode %s: %d bytes left over at offset %d", codec, bytes, at)
 }

@@ -49,21 +49,21 @@ func Float64() Codec[float64] { return word8[float64]{"float64"} }
 func Float32() Codec[float32] { return word4[float32]{"float32"} }
 
 // Bool is the codec of bool: one byte, 0 or 1.
-func Bool() Codec[bool] { return flag[bool]{} }
+func Bool() Codec[bool] { return flag{} }
 
 // String is the codec of string: the length in bytes as uvarint, then the bytes, of any content.
-func String() Codec[string] { return text[string]{} }
+func String() Codec[string] { return text{} }
 
 // Bytes is the codec of []byte: 0 for nil, else the length + 1 as uvarint and the bytes.
-func Bytes() Codec[[]byte] { return blob[[]byte]{} }
+func Bytes() Codec[[]byte] { return blob{} }
 
 // Time is the codec of time.Time: the whole seconds since 1970 UTC as int64, then the nanoseconds
 // within the second as uint32. The location and the monotonic reading are left out: what is
 // decoded or copied is in UTC.
 func Time() Codec[time.Time] { return instant{} }
 
-// The type parameters below let one implementation serve named types as well: T always has the
-// memory layout that the implementation's name says.
+// The type parameters below let one implementation serve all types of one layout in memory, which its
+// name says. Named types have a program: see Default.
 
 type word8[T any] struct{ name string }
 
@@ -161,16 +161,16 @@ func (c word1[T]) Decode(src []byte, v *T) (int, error) {
 	return 1, nil
 }
 
-type flag[T any] struct{}
+type flag struct{}
 
-func (flag[T]) Schema() Schema   { return Schema{Codec: "bool", Version: 1} }
-func (flag[T]) Copy(dst, src *T) { *dst = *src }
+func (flag) Schema() Schema      { return Schema{Codec: "bool", Version: 1} }
+func (flag) Copy(dst, src *bool) { *dst = *src }
 
-func (flag[T]) Append(dst []byte, v *T) ([]byte, error) {
+func (flag) Append(dst []byte, v *bool) ([]byte, error) {
 	return append(dst, *(*byte)(unsafe.Pointer(v))), nil
 }
 
-func (flag[T]) Decode(src []byte, v *T) (int, error) {
+func (flag) Decode(src []byte, v *bool) (int, error) {
 	if len(src) < 1 {
 		return 0, fmt.Errorf("decode bool: %w", truncated(0, 1, 0))
 	}
@@ -181,50 +181,50 @@ func (flag[T]) Decode(src []byte, v *T) (int, error) {
 	return 1, nil
 }
 
-type text[T any] struct{}
+type text struct{}
 
-func (text[T]) Schema() Schema { return Schema{Codec: "string", Version: 1} }
+func (text) Schema() Schema { return Schema{Codec: "string", Version: 1} }
 
-func (text[T]) Copy(dst, src *T) {
-	*(*string)(unsafe.Pointer(dst)) = strings.Clone(*(*string)(unsafe.Pointer(src)))
+func (text) Copy(dst, src *string) {
+	*dst = strings.Clone(*src)
 }
 
-func (text[T]) Append(dst []byte, v *T) ([]byte, error) {
-	s := *(*string)(unsafe.Pointer(v))
+func (text) Append(dst []byte, v *string) ([]byte, error) {
+	s := *v
 	if len(s) > MaxValue-lenSize {
 		return dst, fmt.Errorf("encode string: %w", tooLarge(uint64(len(s))))
 	}
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...), nil
 }
 
-func (text[T]) Decode(src []byte, v *T) (int, error) {
+func (text) Decode(src []byte, v *string) (int, error) {
 	n, pos, err := readLen(src, 0)
 	if err != nil {
 		return 0, fmt.Errorf("decode string: %w", err)
 	}
-	*(*string)(unsafe.Pointer(v)) = string(src[pos : pos+n])
+	*v = string(src[pos : pos+n])
 	return pos + n, nil
 }
 
-func (text[T]) AppendPayload(dst []byte, v *T) ([]byte, error) {
-	return append(dst, *(*string)(unsafe.Pointer(v))...), nil
+func (text) AppendPayload(dst []byte, v *string) ([]byte, error) {
+	return append(dst, *v...), nil
 }
 
-func (text[T]) DecodePayload(src []byte, v *T) error {
-	*(*string)(unsafe.Pointer(v)) = string(src)
+func (text) DecodePayload(src []byte, v *string) error {
+	*v = string(src)
 	return nil
 }
 
-type blob[T any] struct{}
+type blob struct{}
 
-func (blob[T]) Schema() Schema { return Schema{Codec: "bytes", Version: 1} }
+func (blob) Schema() Schema { return Schema{Codec: "bytes", Version: 1} }
 
-func (blob[T]) Copy(dst, src *T) {
-	*(*[]byte)(unsafe.Pointer(dst)) = cloneBytes(*(*[]byte)(unsafe.Pointer(src)))
+func (blob) Copy(dst, src *[]byte) {
+	*dst = cloneBytes(*src)
 }
 
-func (blob[T]) Append(dst []byte, v *T) ([]byte, error) {
-	b := *(*[]byte)(unsafe.Pointer(v))
+func (blob) Append(dst []byte, v *[]byte) ([]byte, error) {
+	b := *v
 	if b == nil {
 		return append(dst, 0), nil
 	}
@@ -234,25 +234,25 @@ func (blob[T]) Append(dst []byte, v *T) ([]byte, error) {
 	return append(binary.AppendUvarint(dst, uint64(len(b))+1), b...), nil
 }
 
-func (blob[T]) Decode(src []byte, v *T) (int, error) {
+func (blob) Decode(src []byte, v *[]byte) (int, error) {
 	n, pos, present, err := readOptionalLen(src, 0)
 	if err != nil {
 		return 0, fmt.Errorf("decode bytes: %w", err)
 	}
 	if !present {
-		*(*[]byte)(unsafe.Pointer(v)) = nil
+		*v = nil
 		return pos, nil
 	}
-	*(*[]byte)(unsafe.Pointer(v)) = cloneBytes(src[pos : pos+n])
+	*v = cloneBytes(src[pos : pos+n])
 	return pos + n, nil
 }
 
-func (blob[T]) AppendPayload(dst []byte, v *T) ([]byte, error) {
-	return append(dst, *(*[]byte)(unsafe.Pointer(v))...), nil
+func (blob) AppendPayload(dst []byte, v *[]byte) ([]byte, error) {
+	return append(dst, *v...), nil
 }
 
-func (blob[T]) DecodePayload(src []byte, v *T) error {
-	*(*[]byte)(unsafe.Pointer(v)) = cloneBytes(src)
+func (blob) DecodePayload(src []byte, v *[]byte) error {
+	*v = cloneBytes(src)
 	return nil
 }
 
