@@ -30,12 +30,12 @@ func (s Stream[T]) Async[U any](name string, o operator.AsyncOptions, call func(
 
 // AsyncWith is Async for calls with any number of results, and with a fallback for those that fail.
 func (s Stream[T]) AsyncWith[U any](name string, o operator.AsyncOptions, calls operator.AsyncCalls[T, U]) Stream[U] {
-	s.need("async", name, calls.Call != nil)
+	needFunc(s.flow, "async", name, calls.Call != nil)
 	if err := o.Validate(); err != nil {
 		s.j.bad("async %q: %v", name, err)
 	}
 	op := job.Operator{Name: name, Kind: job.KindAsync, Stateful: true}
-	c := s.codec
+	c := s.given()
 	if c == nil {
 		var err error
 		if c, err = codec.Default[T](); err != nil {

@@ -244,7 +244,7 @@ func TestProblems(t *testing.T) {
 		j.ArgOr("rate", "1")
 		j.Set("checkpoint.mode", "sometimes")
 		j.Fail("rate %d is out of range", 7)
-		s := j.Source("", orders()).Timestamps(nil, watermark.Bounded(-1))
+		s := j.Source("", orders()).Timestamps((func(*order) time.Time)(nil), watermark.Bounded(-1))
 		j.Source[order]("nothing", nil).Sink("a", collect.New[order]())
 		j.Source("bad", datagen.Source[order]{}).Sink("", &collect.Discard[order]{})
 		s.Filter("f", nil).Parallelism(0).KeyBy(customer).Window("", window.TumblingWindows{}).Aggregate(sum).Sink("b", nil)

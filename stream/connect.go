@@ -80,7 +80,7 @@ func (c BroadcastConnected[K, T, R]) Process[U any](name string, construct func(
 	}
 	key, kc := c.k.key, c.k.kc
 	out := addKeyed[K, T, U](c.k, op, func() operator.Operator { return operator.ProcessBroadcast(key, kc, construct) })
-	e, in := c.rules.edge()
+	e, in := edgeOf(c.rules.flow, rowsOf(c.rules.given()))
 	j.second(out.op, c.rules.j, e, in)
 	j.sides[out.op] = sides
 	return out

@@ -15,7 +15,7 @@ import (
 func (k Keyed[K, T]) Dedup[N ~string](name N, ttl time.Duration) Stream[T] {
 	return k.built(job.Operator{Name: string(name), Kind: job.KindDedup, Params: "first", Warnings: forEver(ttl, "every key")}, func(s *operator.States[K]) operator.Handler[K, T, T] {
 		return dedup.First[K, T](s, ttlOf(ttl)...)
-	}).withCodec(k.s.codec)
+	}).withCodecOf(k.s.flow)
 }
 
 // DedupLast passes on each record that is newer than all of its key before it, as an update: the last one
@@ -24,7 +24,7 @@ func (k Keyed[K, T]) Dedup[N ~string](name N, ttl time.Duration) Stream[T] {
 func (k Keyed[K, T]) DedupLast[F ~func(a, b *T) bool](name string, ttl time.Duration, newer F) Stream[T] {
 	return k.built(job.Operator{Name: name, Kind: job.KindDedup, Params: "last", Warnings: forEver(ttl, "the last record of every key")}, func(s *operator.States[K]) operator.Handler[K, T, T] {
 		return dedup.Last(s, newer, ttlOf(ttl)...)
-	}).withCodec(k.s.codec)
+	}).withCodecOf(k.s.flow)
 }
 
 // TopN keeps the n best records of each key and emits an update for each rank whose record changed: of

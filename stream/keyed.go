@@ -41,18 +41,10 @@ func (s Stream[T]) KeyByWith[K comparable](key func(*T) K, c codec.Codec[K]) Key
 
 // edge describes the hash edge to the operator that reads k.
 func (k Keyed[K, T]) edge() (job.Edge, operator.Input) {
-	s := k.s
-	if s.source != nil {
-		s.source.used = true
-	}
-	e := job.Edge{From: s.op, Output: s.output, Partition: job.Hash}
-	in := operator.Input{Router: operator.HashRouter(k.key, k.kc), Empty: emptyBatch[T]}
+	e, in := wayOf(k.s.flow, rowsOf(k.s.given()), job.Hash)
+	in.Router = operator.HashRouter(k.key, k.kc)
 	if k.kc != nil {
 		e.Key = k.kc.Schema().String()
-	}
-	e.Codec, in.Frames, in.NoCodec = s.frames()
-	if in.NoCodec != nil {
-		s.j.bad("operator %q: its records cross a network edge: %v", s.j.ops[s.op].Name, in.NoCodec)
 	}
 	return e, in
 }
@@ -86,10 +78,5 @@ func (k Keyed[K, T]) Process[U any](name string, construct func(s *operator.Stat
 
 func addKeyed[K comparable, T, U any](k Keyed[K, T], op job.Operator, build func() operator.Operator) Stream[U] {
 	e, in := k.edge()
-	op.Inputs = []job.Edge{e}
-	i := k.s.j.add(op, operator.Node{
-		New:    func() (operator.Operator, error) { return build(), nil },
-		Inputs: []operator.Input{in},
-	})
-	return Stream[U]{j: k.s.j, op: i, partition: job.Forward}
+	return streamOf[U](k.s.j, k.s.j.reading(op, e, in, build))
 }

@@ -12,14 +12,41 @@ import (
 )
 
 // Stream is a flow of records of type T. It may be used as an input several times.
-type Stream[T any] struct {
-	j     *Job
-	op    int
-	codec codec.Codec[T] // nil: the default one.
+type Stream[T any] struct{ *flow }
+
+// flow is what of a stream does not depend on the type of its records. It is not changed: streams share it.
+type flow struct {
+	j  *Job
+	op int
 	// partition is how the next operator gets the records: Forward unless changed.
 	partition job.Partition
-	output    string        // Name of the side output that it is; empty for the main one.
-	source    *sourceDef[T] // Set directly behind a source.
+	output    string     // Name of the side output that it is; empty for the main one.
+	codec     any        // The codec.Codec[T] that was given; nil for the default one.
+	source    *sourceUse // Set directly behind a source.
+}
+
+func streamOf[T any](j *Job, op int) Stream[T] {
+	return Stream[T]{&flow{j: j, op: op, partition: job.Forward}}
+}
+
+// partitioned is f with another way to the next operator.
+func partitioned(f flow, p job.Partition) *flow {
+	f.partition = p
+	return &f
+}
+
+func encoded(f flow, codec any) *flow {
+	f.codec = codec
+	return &f
+}
+
+// given is the codec that was given, or nil.
+func (s Stream[T]) given() codec.Codec[T] {
+	if s.flow == nil {
+		panic("stream of no job: streams come from Job.Source")
+	}
+	c, _ := s.codec.(codec.Codec[T])
+	return c
 }
 
 // Source adds a source with that name.
@@ -43,7 +70,7 @@ func (j *Job) Source[T any](name string, s operator.Source[T]) Stream[T] {
 	sc, err := operator.NewSplitCodec()
 	if err != nil {
 		j.bad("source %q: %v", name, err)
-		return Stream[T]{j: j}
+		return streamOf[T](j, 0)
 	}
 	r := j.add(job.Operator{
 		Name: name, Kind: job.KindReader, Stateful: true,
@@ -56,19 +83,16 @@ func (j *Job) Source[T any](name string, s operator.Source[T]) Stream[T] {
 		}},
 	})
 	j.sources = append(j.sources, aligned{en, r, func() watermark.Strategy { return def.timing.Strategy }})
-	return Stream[T]{j: j, op: r, partition: job.Forward, source: def}
+	return Stream[T]{&flow{j: j, op: r, partition: job.Forward, source: &sourceUse{def: def}}}
 }
 
 // Codec sets the codec of the records where they cross a network edge.
 func (s Stream[T]) Codec(c codec.Codec[T]) Stream[T] {
-	s.codec = c
-	return s
+	return Stream[T]{encoded(*s.flow, c)}
 }
 
-func (s Stream[T]) withCodec(c codec.Codec[T]) Stream[T] {
-	s.codec = c
-	return s
-}
+// withCodecOf gives s the codec of another stream.
+func (s Stream[T]) withCodecOf(o *flow) Stream[T] { return Stream[T]{encoded(*s.flow, o.codec)} }
 
 // Side returns the side output that the operator which makes s declared under that name. V is the
 // type that it was declared with.
@@ -80,7 +104,7 @@ func (s Stream[T]) Side[V any](name string) Stream[V] {
 	case declared != reflect.TypeFor[V]():
 		s.j.bad("side output %q of operator %q has records of %v, not of %v", name, s.j.ops[s.op].Name, declared, reflect.TypeFor[V]())
 	}
-	return Stream[V]{j: s.j, op: s.op, output: name, partition: job.Forward}
+	return Stream[V]{&flow{j: s.j, op: s.op, output: name, partition: job.Forward}}
 }
 
 // Parallelism sets the number of subtasks of the operator that makes this stream.
@@ -95,37 +119,35 @@ func (s Stream[T]) Parallelism(n int) Stream[T] {
 
 // Rebalance deals the records out to the subtasks of the next operator in turn.
 func (s Stream[T]) Rebalance() Stream[T] {
-	s.partition = job.Rebalance
-	return s
+	return Stream[T]{partitioned(*s.flow, job.Rebalance)}
 }
 
 // Broadcast gives every subtask of the next operator all records.
 func (s Stream[T]) Broadcast() Stream[T] {
-	s.partition = job.Broadcast
-	return s
+	return Stream[T]{partitioned(*s.flow, job.Broadcast)}
 }
 
 // Filter passes on the records for which keep is true. The name may be empty.
 func (s Stream[T]) Filter(name string, keep func(*T) bool) Stream[T] {
-	s.need("filter", name, keep != nil)
-	return add[T, T](s, job.Operator{Name: name, Kind: job.KindFilter}, func() operator.Operator { return operator.Filter(keep) }).withCodec(s.codec)
+	needFunc(s.flow, "filter", name, keep != nil)
+	return add[T, T](s, job.Operator{Name: name, Kind: job.KindFilter}, func() operator.Operator { return operator.Filter(keep) }).withCodecOf(s.flow)
 }
 
 // Map replaces each record by f of it. The name may be empty.
 func (s Stream[T]) Map[U any](name string, f func(*T) U) Stream[U] {
-	s.need("map", name, f != nil)
+	needFunc(s.flow, "map", name, f != nil)
 	return add[T, U](s, job.Operator{Name: name, Kind: job.KindMap}, func() operator.Operator { return operator.Map(f) })
 }
 
 // MapInto is Map for large results: f fills *out, which is zero before. The name may be empty.
 func (s Stream[T]) MapInto[U any](name string, f func(in *T, out *U)) Stream[U] {
-	s.need("map", name, f != nil)
+	needFunc(s.flow, "map", name, f != nil)
 	return add[T, U](s, job.Operator{Name: name, Kind: job.KindMap}, func() operator.Operator { return operator.MapInto(f) })
 }
 
 // FlatMap replaces each record by what f emits for it. The name may be empty.
 func (s Stream[T]) FlatMap[U any](name string, f func(in *T, out *operator.Collector[U])) Stream[U] {
-	s.need("flat-map", name, f != nil)
+	needFunc(s.flow, "flat-map", name, f != nil)
 	return add[T, U](s, job.Operator{Name: name, Kind: job.KindFlatMap}, func() operator.Operator { return operator.FlatMap(f) })
 }
 
@@ -133,84 +155,121 @@ func (s Stream[T]) FlatMap[U any](name string, f func(in *T, out *operator.Colle
 func (s Stream[T]) Union(name string, others ...Stream[T]) Stream[T] {
 	out := add[T, T](s, job.Operator{Name: name, Kind: job.KindUnion}, operator.Union)
 	for _, o := range others {
-		if o.j != s.j {
-			s.j.bad("union %q: a stream of another job", name)
-			continue
-		}
-		e, in := o.edge()
-		s.j.ops[out.op].Inputs = append(s.j.ops[out.op].Inputs, e)
-		s.j.nodes[out.op].Inputs = append(s.j.nodes[out.op].Inputs, in)
+		s.j.unite(name, out.op, o.flow, rowsOf(o.given()))
 	}
-	return out.withCodec(s.codec)
+	return out.withCodecOf(s.flow)
 }
 
 // Sink ends the stream in a sink with that name.
 func (s Stream[T]) Sink(name string, k operator.Sink[T]) {
-	if k == nil {
-		s.j.bad("sink %q is nil", name)
-	} else if err := k.Validate(); err != nil {
-		s.j.bad("sink %q: %v", name, err)
+	var problem error
+	twoPhase := false
+	if k != nil {
+		problem, twoPhase = k.Validate(), k.TwoPhase()
 	}
-	op := job.Operator{Name: name, Kind: job.KindSink, Stateful: true, TwoPhase: k != nil && k.TwoPhase(),
-		State: []job.StateDecl{{Name: "committables", Kind: "list"}, {Name: "writer", Kind: "list"}}}
-	add[T, T](s, op, func() operator.Operator { return operator.NewSink(k) })
+	addSink(s.flow, name, k != nil, problem, twoPhase, rowsOf(s.given()), func() operator.Operator { return operator.NewSink(k) })
 }
 
-// need records that an operator was given no function.
-func (s Stream[T]) need(kind, name string, have bool) {
-	if s.j != nil && !have {
-		s.j.bad("%s %q behind %q: the function is nil", kind, name, s.j.ops[s.op].Name)
+func addSink(f *flow, name string, have bool, problem error, twoPhase bool, r rows, build func() operator.Operator) {
+	if !have {
+		f.j.bad("sink %q is nil", name)
+	} else if problem != nil {
+		f.j.bad("sink %q: %v", name, problem)
+	}
+	addTo(f, job.Operator{Name: name, Kind: job.KindSink, Stateful: true, TwoPhase: twoPhase,
+		State: []job.StateDecl{{Name: "committables", Kind: "list"}, {Name: "writer", Kind: "list"}}}, r, build)
+}
+
+// needFunc records that an operator was given no function.
+func needFunc(f *flow, kind, name string, have bool) {
+	if f != nil && !have {
+		f.j.bad("%s %q behind %q: the function is nil", kind, name, f.j.ops[f.op].Name)
 	}
 }
 
-// edge describes the way from s to the operator that reads it.
-func (s Stream[T]) edge() (job.Edge, operator.Input) {
-	if s.source != nil {
-		s.source.used = true
+// rows is what an edge has to know of the type of its records.
+type rows struct {
+	schema                        string
+	frames                        record.Frames
+	noCodec                       error // Why there are no frames.
+	forward, rebalance, broadcast operator.RouterFactory
+	empty                         func() record.Any
+}
+
+// rowsOf describes the records of a stream with that codec; nil is the default one.
+func rowsOf[T any](c codec.Codec[T]) rows {
+	r := rows{
+		forward: operator.ForwardRouter[T](), rebalance: operator.RebalanceRouter[T](), broadcast: operator.BroadcastRouter[T](),
+		empty: emptyBatch[T],
 	}
-	e := job.Edge{From: s.op, Output: s.output, Partition: s.partition}
-	in := operator.Input{Empty: emptyBatch[T]}
-	e.Codec, in.Frames, in.NoCodec = s.frames()
-	if in.NoCodec != nil && s.partition != job.Forward {
-		s.j.bad("operator %q: its records cross a network edge: %v", s.j.ops[s.op].Name, in.NoCodec)
+	if c == nil {
+		var err error
+		if c, err = codec.Default[T](); err != nil {
+			r.schema, r.noCodec = "none:"+reflect.TypeFor[T]().String(), fmt.Errorf("%w (give the stream a Codec)", err)
+			return r
+		}
 	}
-	switch s.partition {
-	case job.Rebalance:
-		in.Router = operator.RebalanceRouter[T]()
-	case job.Broadcast:
-		in.Router = operator.BroadcastRouter[T]()
-	default:
-		in.Router, in.Rebalance = operator.ForwardRouter[T](), operator.RebalanceRouter[T]()
-	}
-	return e, in
+	r.schema, r.frames = c.Schema().String(), record.NewFrames(c)
+	return r
 }
 
 func emptyBatch[T any]() record.Any { return record.PoolOf[T]().Get() }
 
-// frames gives the schema and the frame codec of the records, or why there is none.
-func (s Stream[T]) frames() (string, record.Frames, error) {
-	c := s.codec
-	if c == nil {
-		var err error
-		if c, err = codec.Default[T](); err != nil {
-			return "none:" + reflect.TypeFor[T]().String(), nil, fmt.Errorf("%w (give the stream a Codec)", err)
-		}
+// edgeOf describes the way from f to the operator that reads it.
+func edgeOf(f *flow, r rows) (job.Edge, operator.Input) {
+	e, in := wayOf(f, r, f.partition)
+	switch f.partition {
+	case job.Rebalance:
+		in.Router = r.rebalance
+	case job.Broadcast:
+		in.Router = r.broadcast
+	default:
+		in.Router, in.Rebalance = r.forward, r.rebalance
 	}
-	return c.Schema().String(), record.NewFrames(c), nil
+	return e, in
+}
+
+// wayOf is what edges of all partitions have in common.
+func wayOf(f *flow, r rows, p job.Partition) (job.Edge, operator.Input) {
+	if f.source != nil {
+		f.source.used = true
+	}
+	if r.noCodec != nil && p != job.Forward {
+		f.j.bad("operator %q: its records cross a network edge: %v", f.j.ops[f.op].Name, r.noCodec)
+	}
+	e := job.Edge{From: f.op, Output: f.output, Partition: p, Codec: r.schema}
+	return e, operator.Input{Empty: r.empty, Frames: r.frames, NoCodec: r.noCodec}
 }
 
 // add appends an operator that reads s.
 func add[T, U any](s Stream[T], op job.Operator, build func() operator.Operator) Stream[U] {
-	if s.j == nil {
-		panic("stream of no job: streams come from Job.Source")
-	}
-	e, in := s.edge()
+	return streamOf[U](s.j, addTo(s.flow, op, rowsOf(s.given()), build))
+}
+
+// addTo appends an operator that reads f and returns its index.
+func addTo(f *flow, op job.Operator, r rows, build func() operator.Operator) int {
+	e, in := edgeOf(f, r)
+	return f.j.reading(op, e, in, build)
+}
+
+// reading appends an operator that reads an edge and returns its index.
+func (j *Job) reading(op job.Operator, e job.Edge, in operator.Input, build func() operator.Operator) int {
 	op.Inputs = []job.Edge{e}
-	i := s.j.add(op, operator.Node{
+	return j.add(op, operator.Node{
 		New:    func() (operator.Operator, error) { return build(), nil },
 		Inputs: []operator.Input{in},
 	})
-	return Stream[U]{j: s.j, op: i, partition: job.Forward}
+}
+
+// unite gives a union one more input.
+func (j *Job) unite(name string, op int, f *flow, r rows) {
+	if f.j != j {
+		j.bad("union %q: a stream of another job", name)
+		return
+	}
+	e, in := edgeOf(f, r)
+	j.ops[op].Inputs = append(j.ops[op].Inputs, e)
+	j.nodes[op].Inputs = append(j.nodes[op].Inputs, in)
 }
 
 // noSource stands in for a source that is nil, for as long as it takes to say so.

@@ -14,7 +14,12 @@ import (
 type sourceDef[T any] struct {
 	source operator.Source[T]
 	timing operator.Timing[T]
-	used   bool // Another operator reads the stream already.
+}
+
+// sourceUse is a source directly behind which a stream is.
+type sourceUse struct {
+	def  any  // A *sourceDef.
+	used bool // Another operator reads the stream already.
 }
 
 // aligned is what a source says of its alignment once the job is built.
@@ -29,79 +34,90 @@ type aligned struct {
 //
 // A record whose time is the zero time.Time or out of range fails the job, and one that is more than
 // a day ahead of the wall clock moves no watermark: see watermark.Strategy's BadTimes and MaxAhead.
-func (s Stream[T]) Timestamps(f func(*T) time.Time, w watermark.Strategy) Stream[T] {
-	s.needTime(f != nil)
-	return s.timestamps(operator.Timing[T]{Time: f, Strategy: w})
+//
+// As to the type parameter see Windowed.Reduce.
+func (s Stream[T]) Timestamps[F ~func(*T) time.Time](f F, w watermark.Strategy) Stream[T] {
+	needTime(s.flow, f != nil)
+	return timestamps(s, operator.Timing[T]{Time: f, Strategy: w})
 }
 
 // Watermarks gives the stream its watermarks, directly behind a source that gives its records their
 // times itself. Where the source marks watermarks as well, both count; watermark.FromSource, which
 // makes none, is to set idleness or alignment alone.
 func (s Stream[T]) Watermarks(w watermark.Strategy) Stream[T] {
-	if s.j != nil && (s.source == nil || s.source.used) {
+	if s.source == nil || s.source.used {
 		s.j.bad("watermarks of %q: they are set directly behind a source; elsewhere use Timestamps", s.j.ops[s.op].Name)
 		return s
 	}
-	return s.timestamps(operator.Timing[T]{Strategy: w})
+	return stampSource(s, operator.Timing[T]{Strategy: w})
 }
 
 // TimestampsWithMarkers is Timestamps for records some of which carry a watermark: mark says that
 // behind this record none follows with a time at or before the one it returns. w makes further ones;
 // watermark.None is for markers alone.
-func (s Stream[T]) TimestampsWithMarkers(f func(*T) time.Time, mark func(*T) (at time.Time, ok bool), w watermark.Strategy) Stream[T] {
-	if mark == nil && s.j != nil {
+func (s Stream[T]) TimestampsWithMarkers[F ~func(*T) time.Time](f F, mark func(*T) (at time.Time, ok bool), w watermark.Strategy) Stream[T] {
+	if mark == nil {
 		s.j.bad("timestamps of %q: the function of markers is nil", s.j.ops[s.op].Name)
 	}
-	s.needTime(f != nil)
-	return s.timestamps(operator.Timing[T]{Time: f, Mark: mark, Strategy: w})
+	needTime(s.flow, f != nil)
+	return timestamps(s, operator.Timing[T]{Time: f, Mark: mark, Strategy: w})
 }
 
-func (s Stream[T]) needTime(have bool) {
-	if s.j != nil && !have {
-		s.j.bad("timestamps of %q: the function is nil", s.j.ops[s.op].Name)
+func needTime(f *flow, have bool) {
+	if !have {
+		f.j.bad("timestamps of %q: the function is nil", f.j.ops[f.op].Name)
 	}
 }
 
-func (s Stream[T]) timestamps(t operator.Timing[T]) Stream[T] {
-	if s.j == nil {
-		panic("stream of no job: streams come from Job.Source")
+// timestamps sets the timing of the source that s is of, or adds an operator.
+func timestamps[T any](s Stream[T], t operator.Timing[T]) Stream[T] {
+	if s.source != nil && !s.source.used {
+		return stampSource(s, t)
 	}
-	d := s.source
-	atSource := d != nil && !d.used
-	s.checkTiming(t, atSource)
-	out := s
-	if atSource {
-		d.timing, d.used = t, true
-		out.source = nil
-	} else {
-		out = add[T, T](s, job.Operator{Kind: job.KindTimestamps}, func() operator.Operator { return operator.TimestampsOf(t) }).withCodec(s.codec)
-	}
-	if t.Strategy.Action() == watermark.Divert {
-		op := &s.j.ops[out.op]
-		op.Sides = append(op.Sides, watermark.SideOutput)
-		s.j.sides[out.op] = map[string]reflect.Type{watermark.SideOutput: reflect.TypeFor[T]()}
-	}
+	checkTiming(s.flow, t.Strategy, false, false)
+	out := add[T, T](s, job.Operator{Kind: job.KindTimestamps}, func() operator.Operator { return operator.TimestampsOf(t) }).withCodecOf(s.flow)
+	divertTo(out.flow, t.Strategy, reflect.TypeFor[T]())
 	return out
 }
 
-func (s Stream[T]) checkTiming(t operator.Timing[T], atSource bool) {
-	name := s.j.ops[s.op].Name
-	w := t.Strategy
+// stampSource sets the timing of the source that s is of.
+func stampSource[T any](s Stream[T], t operator.Timing[T]) Stream[T] {
+	checkTiming(s.flow, t.Strategy, true, t.Mark == nil && t.Time != nil)
+	s.source.used = true
+	s.source.def.(*sourceDef[T]).timing = t
+	out := *s.flow
+	out.source = nil
+	divertTo(&out, t.Strategy, reflect.TypeFor[T]())
+	return Stream[T]{&out}
+}
+
+// divertTo declares the side output of records whose times cannot be right, where there is one.
+func divertTo(f *flow, w watermark.Strategy, t reflect.Type) {
+	if w.Action() == watermark.Divert {
+		op := &f.j.ops[f.op]
+		op.Sides = append(op.Sides, watermark.SideOutput)
+		f.j.sides[f.op] = map[string]reflect.Type{watermark.SideOutput: t}
+	}
+}
+
+// checkTiming records what does not fit; timesOnly tells that watermarks come from nothing but the strategy.
+func checkTiming(f *flow, w watermark.Strategy, atSource, timesOnly bool) {
+	name := f.j.ops[f.op].Name
 	if err := w.Validate(); err != nil {
-		s.j.bad("timestamps of %q: %v", name, err)
+		f.j.bad("timestamps of %q: %v", name, err)
 	}
 	group, _ := w.Alignment()
 	if atSource {
-		if group != "" && t.Mark == nil && t.Time != nil && !w.MakesWatermarks() && !w.TakesSourceMarks() {
-			s.j.bad("timestamps of %q: alignment in group %q needs watermarks", name, group)
+		if group != "" && timesOnly && !w.MakesWatermarks() && !w.TakesSourceMarks() {
+			f.j.bad("timestamps of %q: alignment in group %q needs watermarks", name, group)
 		}
 		return
 	}
 	if w.IdleTimeout() > 0 || group != "" {
-		s.j.bad("timestamps of %q: a watermark strategy with an idle timeout or an alignment belongs directly behind a source", name)
+		f.j.bad("timestamps of %q: a watermark strategy with an idle timeout or an alignment belongs directly behind a source", name)
 	}
 	if w.TakesSourceMarks() {
-		s.j.bad("timestamps of %q: watermarks of the source are taken directly behind a source only", name)
+		f.j.bad("timestamps of %q: watermarks of the source are taken directly behind a source only", name)
 	}
 }
 

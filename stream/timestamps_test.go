@@ -22,7 +22,7 @@ func TestTimestampProblems(t *testing.T) {
 			return s.TimestampsWithMarkers(at, nil, watermark.None())
 		},
 		"the function is nil": func(s stream.Stream[order]) stream.Stream[order] {
-			return s.TimestampsWithMarkers(nil, mark, watermark.None())
+			return s.TimestampsWithMarkers((func(*order) time.Time)(nil), mark, watermark.None())
 		},
 		"belongs directly behind a source": func(s stream.Stream[order]) stream.Stream[order] {
 			return s.Filter("f", keepAll[order]).Timestamps(at, watermark.Monotonous().Idle(time.Second))

@@ -131,7 +131,7 @@ func (w Windowed[K, T]) Reduce[F ~func(acc, in *T)](f F) Stream[T] {
 	if c == nil || w.k.kc == nil || w.bad || f == nil {
 		return addKeyed[K, T, T](w.k, w.operator(), nil)
 	}
-	return addWindow(w, window.Reduce(w.w, w.k.key, w.k.kc, c, f)).withCodec(w.k.s.codec)
+	return addWindow(w, window.Reduce(w.w, w.k.key, w.k.kc, c, f)).withCodecOf(w.k.s.flow)
 }
 
 // Apply keeps all records of each key and window and gives them to f, which may emit any number of
@@ -150,7 +150,7 @@ func (w Windowed[K, T]) Apply[R any](f func(p window.Pane[K], records []T, out *
 
 // records is the codec of the records in state.
 func (w Windowed[K, T]) records() codec.Codec[T] {
-	if c := w.k.s.codec; c != nil {
+	if c := w.k.s.given(); c != nil {
 		return c
 	}
 	c, err := codec.Default[T]()
