@@ -155,7 +155,7 @@ func benchAll[T any](b *testing.B, name string, s shape[T]) {
 		}), true, few())
 	})
 	b.Run("window/"+name, func(b *testing.B) {
-		benchOp(b, NewWindow(WindowAggregate[int64, T, int64, int64]{
+		benchOp(b, newWindow(WindowAggregate[int64, T, int64, int64]{
 			Key: s.key, KeyCodec: codec.Int64(), AccCodec: codec.Int64(),
 			Assign: func(t int64) (int64, int64) { s := t / 60_000 * 60_000; return s, s + 60_000 },
 			EndOf:  func(s int64) int64 { return s + 60_000 },

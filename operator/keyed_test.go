@@ -38,7 +38,7 @@ func windowOf() Operator {
 	if err != nil {
 		panic(err)
 	}
-	return NewWindow(WindowAggregate[string, int, sumCount, pane]{
+	return newWindow(WindowAggregate[string, int, sumCount, pane]{
 		Key: keyName, KeyCodec: textCodec(), AccCodec: ac,
 		Assign: func(t int64) (int64, int64) {
 			s := t - ((t%windowSize)+windowSize)%windowSize

@@ -9,9 +9,10 @@ import (
 
 const windowState = "windows"
 
-// WindowAggregate is the typed part of a windowed aggregation. operator/window makes it.
-//
-// Which windows there are is said by one of three: Assign and EndOf, Slide, or Gap.
+// WindowAggregate is the typed part of a windowed aggregation. operator/window makes it. What becomes an operator of it
+// is said by who adds it, not found out when a job starts: a program compiles the operators of the windows that it has
+// and no others. NewWindow and NewTriggeredWindow need Assign and EndOf, the latter or Slide; NewSlidingWindow needs
+// Slide, NewSessionWindow Gap.
 type WindowAggregate[K comparable, T, A, R any] struct {
 	Key      func(*T) K
 	KeyCodec codec.Codec[K]
@@ -22,10 +23,10 @@ type WindowAggregate[K comparable, T, A, R any] struct {
 	Endless bool
 	// EndOf gives the end of the window that starts at start.
 	EndOf func(start int64) int64
-	// Slide, when its Size is set, has windows overlap. Merge is needed.
+	// Slide has windows start at regular intervals. NewSlidingWindow needs Merge.
 	Slide Slide
-	// Gap, when it is set, makes sessions: a record joins those of its key that are less than Gap
-	// milliseconds away. Merge is needed.
+	// Gap is that of sessions: a record joins those of its key that are less than Gap milliseconds away.
+	// Merge is needed.
 	Gap int64
 
 	Zero func() A
@@ -42,9 +43,9 @@ type WindowAggregate[K comparable, T, A, R any] struct {
 	Emit   func(key K, start, end int64, firing Firing, acc *A, out *Collector[R])
 
 	// Lateness is for how many milliseconds behind its end a window takes late records. Each of them
-	// has it emitted again at once, unless Trigger says otherwise.
+	// has it emitted again at once, unless Trigger says otherwise. NewWindow knows none.
 	Lateness int64
-	// Trigger has windows, but not sessions, emitted at other times than their ends too.
+	// Trigger has windows of NewTriggeredWindow emitted at other times than their ends too.
 	Trigger WindowTrigger
 	// Late names the side output of the records that come too late for every window; empty for none.
 	Late string
@@ -89,11 +90,6 @@ func (w *WindowAggregate[K, T, A, R]) start(acc *A, in *T) {
 	w.Add(acc, in)
 }
 
-// triggered tells whether each window has a state of its own, with what its trigger needs.
-func (w *WindowAggregate[K, T, A, R]) triggered() bool {
-	return !w.Trigger.isZero() || w.Endless || w.Lateness > 0 && w.Slide.Size == 0
-}
-
 // emit emits a window with event time at. acc is the callee's.
 func (w *WindowAggregate[K, T, A, R]) emit(col *Collector[R], at int64, key K, start, end int64, f Firing, acc *A) {
 	if w.Emit != nil {
@@ -108,19 +104,15 @@ func (w *WindowAggregate[K, T, A, R]) emit(col *Collector[R], at int64, key K, s
 	*col.next(at) = w.Result(key, start, end, acc)
 }
 
-// Decls lists the operator's states.
-func (w WindowAggregate[K, T, A, R]) Decls() []job.StateDecl {
-	switch {
-	case w.Gap > 0:
-		return sessionDecls(w)
-	case w.triggered():
-		return triggerDecls(w)
-	case w.Slide.Size > 0:
-		return slidingDecls(w)
-	}
-	return []job.StateDecl{{
-		Name: windowState, Kind: "value", Key: timerCodec[K]{w.KeyCodec}.Schema().String(), Value: w.AccCodec.Schema().String(),
-	}}
+// WindowOperator is an operator of windows: its states, and what makes it for a subtask.
+type WindowOperator struct {
+	State []job.StateDecl
+	New   func() Operator
+}
+
+// windowDecl declares the state of windows by key and time.
+func windowDecl(key, value codec.Schema) job.StateDecl {
+	return job.StateDecl{Name: windowState, Kind: "value", Key: key.String(), Value: value.String()}
 }
 
 // windowOp keeps one accumulator for each key and window, and emits it when the watermark has
@@ -147,17 +139,12 @@ type paneRef[K comparable] struct {
 	start int64
 }
 
-// NewWindow returns the operator of a windowed aggregation.
-func NewWindow[K comparable, T, A, R any](def WindowAggregate[K, T, A, R]) Operator {
-	switch {
-	case def.Gap > 0:
-		return &sessionOp[K, T, A, R]{def: def}
-	case def.triggered():
-		return &triggerOp[K, T, A, R]{def: def}
-	case def.Slide.Size > 0:
-		return newSliding(def)
+// NewWindow has windows that do not overlap emitted at their ends.
+func NewWindow[K comparable, T, A, R any](def WindowAggregate[K, T, A, R]) WindowOperator {
+	return WindowOperator{
+		State: []job.StateDecl{windowDecl(timerCodec[K]{def.KeyCodec}.Schema(), def.AccCodec.Schema())},
+		New:   func() Operator { return &windowOp[K, T, A, R]{def: def} },
 	}
-	return &windowOp[K, T, A, R]{def: def}
 }
 
 func (w *windowOp[K, T, A, R]) Open(c *Context) error {

@@ -47,19 +47,19 @@ func BenchmarkWindows(b *testing.B) {
 		b.Run(fmt.Sprintf("sliding=%dms-%dms/keys=%d/rate=%d", w.size, w.step, w.keys, w.rate), func(b *testing.B) {
 			d := benchDef()
 			d.Slide = Slide{Size: w.size, Step: w.step}
-			benchOp(b, NewWindow(d), true, benchRows(w.keys, w.rate))
+			benchOp(b, newWindow(d), true, benchRows(w.keys, w.rate))
 		})
 	}
 	b.Run("tumbling=10000ms/keys=100/rate=10000", func(b *testing.B) {
 		d := benchDef()
 		d.Assign = func(t int64) (int64, int64) { s := t / 10_000 * 10_000; return s, s + 10_000 }
 		d.EndOf = func(s int64) int64 { return s + 10_000 }
-		benchOp(b, NewWindow(d), true, benchRows(100, 10_000))
+		benchOp(b, newWindow(d), true, benchRows(100, 10_000))
 	})
 	b.Run("session=10000ms/keys=100/rate=10000", func(b *testing.B) {
 		d := benchDef()
 		d.Gap = 10_000
-		benchOp(b, NewWindow(d), true, benchRows(100, 10_000))
+		benchOp(b, newWindow(d), true, benchRows(100, 10_000))
 	})
 	b.Run("session=10000ms/records=50/rate=10000", func(b *testing.B) {
 		d := benchDef()
@@ -68,7 +68,7 @@ func BenchmarkWindows(b *testing.B) {
 		d.Key = func(r *rec24) int64 { return r.Time/100*20 + r.Key%20 }
 		fill := benchRows(1000, 10_000)
 		h := codec.NewHasher(codec.Int64())
-		benchOp(b, NewWindow(d), true, func(batch *record.Batch[rec24]) {
+		benchOp(b, newWindow(d), true, func(batch *record.Batch[rec24]) {
 			fill(batch)
 			for i := range batch.Rows {
 				k := d.Key(&batch.Rows[i])

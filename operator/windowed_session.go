@@ -42,10 +42,12 @@ type sessionOp[K comparable, T, A, R any] struct {
 	list  []session[A] // Scratch: the sessions of a key.
 }
 
-func sessionDecls[K comparable, T, A, R any](w WindowAggregate[K, T, A, R]) []job.StateDecl {
-	return []job.StateDecl{{
-		Name: windowState, Kind: "value", Key: timerCodec[K]{w.KeyCodec}.Schema().String(), Value: sessionCodec[A]{w.AccCodec}.Schema().String(),
-	}}
+// NewSessionWindow has sessions emitted at their ends.
+func NewSessionWindow[K comparable, T, A, R any](def WindowAggregate[K, T, A, R]) WindowOperator {
+	return WindowOperator{
+		State: []job.StateDecl{windowDecl(timerCodec[K]{def.KeyCodec}.Schema(), sessionCodec[A]{def.AccCodec}.Schema())},
+		New:   func() Operator { return &sessionOp[K, T, A, R]{def: def} },
+	}
 }
 
 func (w *sessionOp[K, T, A, R]) Open(c *Context) error {

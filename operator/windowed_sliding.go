@@ -115,6 +115,7 @@ const (
 	behind             // Some window has been reached already.
 	again              // Some window has fired and takes late records.
 	gone
+	outside // There is none: it is between two windows.
 )
 
 // slidePhase is how far the firing of a window has come.
@@ -127,12 +128,21 @@ const (
 	slideEmit
 )
 
-// newSliding returns the operator of windows that overlap.
-func newSliding[K comparable, T, A, R any](def WindowAggregate[K, T, A, R]) Operator {
-	if _, n := panesOf(def.Slide); n <= fewPanes {
-		return &slidingOp[K, T, A, R, [1]A]{def: def}
+// NewSlidingWindow has windows that start at regular intervals emitted at their ends.
+func NewSlidingWindow[K comparable, T, A, R any](def WindowAggregate[K, T, A, R]) WindowOperator {
+	key := timerCodec[K]{def.KeyCodec}.Schema()
+	fired := job.StateDecl{Name: firedState, Kind: "list"}
+	pane, n := panesOf(def.Slide)
+	if n <= fewPanes {
+		return WindowOperator{
+			State: []job.StateDecl{windowDecl(key, paneCodec[A, [1]A]{def.AccCodec, pane}.Schema()), fired},
+			New:   func() Operator { return &slidingOp[K, T, A, R, [1]A]{def: def} },
+		}
 	}
-	return &slidingOp[K, T, A, R, [8]A]{def: def}
+	return WindowOperator{
+		State: []job.StateDecl{windowDecl(key, paneCodec[A, [8]A]{def.AccCodec, pane}.Schema()), fired},
+		New:   func() Operator { return &slidingOp[K, T, A, R, [8]A]{def: def} },
+	}
 }
 
 // panesOf gives the length of a pane and their number in a window.
@@ -142,18 +152,6 @@ func panesOf(s Slide) (pane, n int64) {
 		a, b = b, a%b
 	}
 	return a, s.Size / a
-}
-
-func slidingDecls[K comparable, T, A, R any](w WindowAggregate[K, T, A, R]) []job.StateDecl {
-	pane, n := panesOf(w.Slide)
-	schema := paneCodec[A, [1]A]{w.AccCodec, pane}.Schema()
-	if n > fewPanes {
-		schema = paneCodec[A, [8]A]{w.AccCodec, pane}.Schema()
-	}
-	return []job.StateDecl{
-		{Name: windowState, Kind: "value", Key: timerCodec[K]{w.KeyCodec}.Schema().String(), Value: schema.String()},
-		{Name: firedState, Kind: "list"},
-	}
 }
 
 func (w *slidingOp[K, T, A, R, C]) Open(c *Context) error {
@@ -306,6 +304,8 @@ func (w *slidingOp[K, T, A, R, C]) at(t int64) {
 	w.bit = int((w.from - w.slot) / w.pane)
 	now := w.closed()
 	switch {
+	case w.lastEnd(w.from) <= w.from:
+		w.fate = outside
 	case w.lastEnd(w.from)-1+w.def.Lateness <= now:
 		w.fate = gone
 	case w.firstEnd(w.from)-1 > now:
@@ -336,8 +336,10 @@ func (w *slidingOp[K, T, A, R, C]) records(b *record.Batch[T], from, to int) err
 			w.at(t)
 		}
 		row := &b.Rows[i]
-		if w.fate == gone {
-			w.late.note(row, t, w.closed())
+		if w.fate >= gone {
+			if w.fate == gone {
+				w.late.note(row, t, w.closed())
+			}
 			continue
 		}
 		w.key.Key, w.key.Time = w.def.Key(row), w.slot

@@ -23,9 +23,6 @@ type WindowTrigger struct {
 	Rest bool
 }
 
-// isZero tells whether only the end counts.
-func (t WindowTrigger) isZero() bool { return t == WindowTrigger{} }
-
 // firing is the state of a window with a trigger.
 type firing[A any] struct {
 	Count int64 // Records since it was emitted.
@@ -53,10 +50,12 @@ type triggerOp[K comparable, T, A, R any] struct {
 	starts []int64 // Scratch: the windows of a record.
 }
 
-func triggerDecls[K comparable, T, A, R any](w WindowAggregate[K, T, A, R]) []job.StateDecl {
-	return []job.StateDecl{{
-		Name: windowState, Kind: "value", Key: timerCodec[K]{w.KeyCodec}.Schema().String(), Value: firingCodec[A]{w.AccCodec}.Schema().String(),
-	}}
+// NewTriggeredWindow has windows emitted as their trigger says. Each has a state of its own, also those that overlap.
+func NewTriggeredWindow[K comparable, T, A, R any](def WindowAggregate[K, T, A, R]) WindowOperator {
+	return WindowOperator{
+		State: []job.StateDecl{windowDecl(timerCodec[K]{def.KeyCodec}.Schema(), firingCodec[A]{def.AccCodec}.Schema())},
+		New:   func() Operator { return &triggerOp[K, T, A, R]{def: def} },
+	}
 }
 
 func (w *triggerOp[K, T, A, R]) Open(c *Context) error {

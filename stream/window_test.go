@@ -22,41 +22,50 @@ func TestWindowProblems(t *testing.T) {
 	}
 	merging := count
 	merging.MergeOf = func(a, b *int64) { *a += *b }
-	type windowed = stream.Windowed[int64, tick]
+	type keyed = stream.Keyed[int64, tick]
+	none := func(window.Pane[int64], *int64, *operator.Collector[int64]) {}
 	for name, c := range map[string]struct {
-		w    window.Windows
-		make func(w windowed)
+		make func(k keyed)
 		say  string // Empty: fine.
 	}{
-		"tumbling": {window.Tumbling(time.Second), func(w windowed) { w.Aggregate(count).Sink("out", collect.New[int64]()) }, ""},
-		"sliding":  {window.Sliding(2*time.Second, time.Second), func(w windowed) { w.Aggregate(merging).Sink("out", collect.New[int64]()) }, ""},
-		"no merge": {window.Sliding(2*time.Second, time.Second), func(w windowed) { w.Aggregate(count) }, "needs MergeOf"},
-		"no merge then": {window.Session(time.Second), func(w windowed) {
-			w.AggregateThen(count, func(window.Pane[int64], *int64, *operator.Collector[int64]) {})
-		}, "needs MergeOf"},
-		"windows apart": {window.Sliding(time.Second, time.Minute), func(w windowed) { w.Aggregate(count).Sink("out", collect.New[int64]()) }, ""},
-		"zero":          {window.Sliding(0, time.Second), func(w windowed) { w.Aggregate(merging) }, "size"},
-		"no windows":    {nil, func(w windowed) { w.Aggregate(merging) }, "no windows"},
-		"nil reduce":    {window.Session(time.Second), func(w windowed) { w.Reduce((func(a, b *tick))(nil)) }, "nil"},
-		"nil apply":     {window.Session(time.Second), func(w windowed) { w.Apply[int64](nil) }, "nil"},
-		"trigger": {window.Global(), func(w windowed) {
-			w.Trigger(window.EveryCount(3).Purging()).Aggregate(count).Sink("out", collect.New[int64]())
+		"tumbling": {func(k keyed) {
+			k.Window("w", window.Tumbling(time.Second)).Aggregate(count).Sink("out", collect.New[int64]())
 		}, ""},
-		"bad trigger":         {window.Global(), func(w windowed) { w.Trigger(window.EveryCount(0)).Aggregate(count) }, "at least 1"},
-		"trigger of sessions": {window.Session(time.Second), func(w windowed) { w.Trigger(window.EveryCount(3)).Aggregate(merging) }, "takes no trigger"},
-		"lateness":            {window.Tumbling(time.Second), func(w windowed) { w.AllowedLateness(-1).Aggregate(count) }, "lateness"},
-		"late without a name": {window.Tumbling(time.Second), func(w windowed) { w.LateTo("").Aggregate(count) }, "name"},
-		"late": {window.Tumbling(time.Second), func(w windowed) {
-			out := w.LateTo("late").Aggregate(count)
+		"sliding": {func(k keyed) {
+			k.SlidingWindow("w", window.Sliding(2*time.Second, time.Second)).Aggregate(merging).Sink("out", collect.New[int64]())
+		}, ""},
+		"no merge":       {func(k keyed) { k.SlidingWindow("w", window.Sliding(2*time.Second, time.Second)).Aggregate(count) }, "needs MergeOf"},
+		"no merge apart": {func(k keyed) { k.SlidingWindow("w", window.Sliding(time.Second, time.Minute)).Aggregate(count) }, "needs MergeOf"},
+		"no merge then":  {func(k keyed) { k.SessionWindow("w", window.Session(time.Second)).AggregateThen(count, none) }, "needs MergeOf"},
+		"no merge with a trigger": {func(k keyed) {
+			k.SlidingWindow("w", window.Sliding(2*time.Second, time.Second)).Trigger(window.EveryCount(3)).Aggregate(count).Sink("out", collect.New[int64]())
+		}, ""},
+		"zero":   {func(k keyed) { k.SlidingWindow("w", window.Sliding(0, time.Second)).Aggregate(merging) }, "size"},
+		"no gap": {func(k keyed) { k.SessionWindow("w", window.SessionWindows{}).Aggregate(merging) }, "gap"},
+		"nil then": {func(k keyed) {
+			k.Window("w", window.Tumbling(time.Second)).AggregateThen[int64, int64, int64](count, nil)
+		}, "nil"},
+		"nil codec":  {func(k keyed) { k.Window("w", window.Tumbling(time.Second)).AggregateWith(count, nil) }, "the codec is nil"},
+		"nil reduce": {func(k keyed) { k.SessionWindow("w", window.Session(time.Second)).Reduce((func(a, b *tick))(nil)) }, "nil"},
+		"nil apply":  {func(k keyed) { k.SessionWindow("w", window.Session(time.Second)).Apply[int64](nil) }, "nil"},
+		"trigger": {func(k keyed) {
+			k.GlobalWindow("w", window.Global()).Trigger(window.EveryCount(3).Purging()).Aggregate(count).Sink("out", collect.New[int64]())
+		}, ""},
+		"bad trigger":         {func(k keyed) { k.GlobalWindow("w", window.Global()).Trigger(window.EveryCount(0)).Aggregate(count) }, "at least 1"},
+		"lateness":            {func(k keyed) { k.Window("w", window.Tumbling(time.Second)).AllowedLateness(-1).Aggregate(count) }, "lateness"},
+		"late without a name": {func(k keyed) { k.Window("w", window.Tumbling(time.Second)).LateTo("").Aggregate(count) }, "name"},
+		"late": {func(k keyed) {
+			out := k.Window("w", window.Tumbling(time.Second)).LateTo("late").Aggregate(count)
 			out.Sink("out", collect.New[int64]())
 			out.Side[tick]("late").Sink("late", collect.New[tick]())
 		}, ""},
-		"late of another type": {window.Tumbling(time.Second), func(w windowed) { w.LateTo("late").Aggregate(count).Side[int64]("late") },
-			"not of int64"},
+		"late of another type": {func(k keyed) {
+			k.Window("w", window.Tumbling(time.Second)).LateTo("late").Aggregate(count).Side[int64]("late")
+		}, "not of int64"},
 	} {
 		_, err := stream.Build(stream.Program{Name: "p", Build: func(j *stream.Job) {
 			c.make(j.Source("ticks", datagen.Source[tick]{Count: 1, Make: func(int64, *tick) {}}).
-				KeyBy(func(t *tick) int64 { return t.Key }).Window("w", c.w))
+				KeyBy(func(t *tick) int64 { return t.Key }))
 		}}, nil)
 		switch {
 		case c.say == "" && err != nil:

@@ -49,10 +49,16 @@ var tally = window.Functions[string, reading, [2]int64, string]{
 	},
 }
 
-func windowed(w window.Windows) func(stream.Stream[reading]) stream.Stream[string] {
-	return func(s stream.Stream[reading]) stream.Stream[string] {
-		return s.KeyBy(sensor).Window("windows", w).Aggregate(tally)
-	}
+func tumbling(s stream.Stream[reading]) stream.Stream[string] {
+	return s.KeyBy(sensor).Window("windows", window.Tumbling(time.Minute)).Aggregate(tally)
+}
+
+func sliding(s stream.Stream[reading]) stream.Stream[string] {
+	return s.KeyBy(sensor).SlidingWindow("windows", window.Sliding(2*time.Minute, 30*time.Second)).Aggregate(tally)
+}
+
+func sessions(s stream.Stream[reading]) stream.Stream[string] {
+	return s.KeyBy(sensor).SessionWindow("windows", window.Session(5*time.Second)).Aggregate(tally)
 }
 
 // halves are the even and the odd readings, by sensor.
@@ -109,9 +115,9 @@ func TestEngine(t *testing.T) {
 			twice := s.Rebalance().FlatMap("twice", func(r *reading, out *operator.Collector[reading]) { out.Emit(*r); out.Emit(*r) })
 			return even.Union("both", twice).Map("text", func(r *reading) string { return fmt.Sprint(*r) })
 		}},
-		{name: "tumbling", program: windowed(window.Tumbling(time.Minute))},
-		{name: "sliding", program: windowed(window.Sliding(2*time.Minute, 30*time.Second))},
-		{name: "session", program: windowed(window.Session(5 * time.Second))},
+		{name: "tumbling", program: tumbling},
+		{name: "sliding", program: sliding},
+		{name: "session", program: sessions},
 		{name: "reduce", program: func(s stream.Stream[reading]) stream.Stream[string] {
 			return s.KeyBy(sensor).Window("windows", window.Tumbling(time.Minute)).
 				Reduce(func(acc, in *reading) { acc.N += in.N; acc.At = max(acc.At, in.At) }).

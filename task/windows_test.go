@@ -24,14 +24,14 @@ func allWindows(n int64, rate float64, out *collect.Sink[string]) stream.Program
 		keyed := events.KeyBy(func(e *event) string { return fmt.Sprint(e.Value % 7) })
 		merging := sums
 		merging.MergeOf = func(a, b *acc) { a.Sum += b.Sum; a.Count += b.Count }
-		most := keyed.Window("reduce", window.Session(4*time.Second)).
+		most := keyed.SessionWindow("reduce", window.Session(4*time.Second)).
 			Reduce(func(a, b *event) {
 				if b.Value > a.Value {
 					*a = *b
 				}
 			}).
 			Map("", func(e *event) string { return fmt.Sprintf("reduce %d", e.Value) })
-		list := keyed.Window("apply", window.Sliding(time.Minute, 25*time.Second)).
+		list := keyed.SlidingWindow("apply", window.Sliding(time.Minute, 25*time.Second)).
 			Apply(func(p window.Pane[string], records []event, out *operator.Collector[string]) {
 				var sum int64
 				for i := range records {
@@ -49,7 +49,7 @@ func allWindows(n int64, rate float64, out *collect.Sink[string]) stream.Program
 				ResultOf: func(p window.Pane[window.All], n *int64) string { return fmt.Sprintf("all %d %d", p.Start, *n) },
 			})
 		// By count alone: which records are in a firing depends on their order, how many does not.
-		fives := keyed.Window("fives", window.Global()).Trigger(window.EveryCount(5).Purging()).
+		fives := keyed.GlobalWindow("fives", window.Global()).Trigger(window.EveryCount(5).Purging()).
 			Apply(func(p window.Pane[string], records []event, out *operator.Collector[string]) {
 				out.Emit(fmt.Sprintf("fives %s %d", p.Key, len(records)))
 			})

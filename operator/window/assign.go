@@ -17,18 +17,15 @@ type Windows interface {
 
 // shape describes windows to Define.
 type shape struct {
-	// Windows by their start, none of which overlap: the window of a time, which may be in none, and
-	// the end of one.
+	// Windows by their start, none of which overlap: the window of a time and the end of one.
 	assign func(t int64) (start, end int64)
 	endOf  func(start int64) int64
-	// Or windows that overlap,
+	// Or windows that start at regular intervals,
 	size, step, offset int64
 	// or sessions.
 	gap int64
 	// endless tells that the window has no end.
 	endless bool
-	// merges tells that accumulators are merged.
-	merges bool
 }
 
 // TumblingWindows are windows of one size, one behind the other. Tumbling makes them.
@@ -106,14 +103,10 @@ func (w TumblingWindows) shape() shape {
 		c := calendar{loc: w.loc, size: w.size.Milliseconds(), offset: w.offset.Milliseconds()}
 		return shape{assign: c.window, endOf: c.endOf}
 	}
-	return spaced(w.size.Milliseconds(), w.size.Milliseconds(), w.offset.Milliseconds())
-}
-
-// spaced are windows of size that start every step, which is not less.
-func spaced(size, step, offset int64) shape {
+	size, offset := w.size.Milliseconds(), w.offset.Milliseconds()
 	return shape{
 		assign: func(t int64) (int64, int64) {
-			s := startOf(t, step, offset)
+			s := startOf(t, size, offset)
 			return s, s + size
 		},
 		endOf: func(start int64) int64 { return start + size },
@@ -138,8 +131,8 @@ type SlidingWindows struct{ size, slide, offset time.Duration }
 // a record is in several; when it is more, records between two windows are in none: they are
 // dropped and not counted as late.
 //
-// The aggregation needs Merge: a record is added once, to a pane as long as the greatest common
-// divisor of size and slide, and a window is the merge of its panes.
+// The aggregation needs Merge, unless there is a trigger: a record is added once, to a pane as long as
+// the greatest common divisor of size and slide, and a window is the merge of its panes.
 func Sliding(size, slide time.Duration) SlidingWindows {
 	return SlidingWindows{size: size, slide: slide}
 }
@@ -174,8 +167,5 @@ func (w SlidingWindows) String() string {
 
 func (w SlidingWindows) shape() shape {
 	size, step, offset := w.size.Milliseconds(), w.slide.Milliseconds(), w.offset.Milliseconds()
-	if step >= size {
-		return spaced(size, step, offset)
-	}
-	return shape{size: size, step: step, offset: offset, merges: true}
+	return shape{size: size, step: step, offset: offset}
 }

@@ -15,9 +15,6 @@ const (
 	Late   = operator.Late   // Behind that, for late records within the allowed lateness.
 )
 
-// NeedsMerge tells whether windows w merge accumulators.
-func NeedsMerge(w Windows) bool { return w.shape().merges }
-
 // CanMerge tells whether agg has Merge. It has, unless it is a Functions without MergeOf.
 func CanMerge[K comparable, T, A, R any](agg Aggregator[K, T, A, R]) bool {
 	if f, ok := agg.(Functions[K, T, A, R]); ok {
@@ -25,9 +22,6 @@ func CanMerge[K comparable, T, A, R any](agg Aggregator[K, T, A, R]) bool {
 	}
 	return true
 }
-
-// Fires tells whether windows w take triggers other than AtEnd.
-func Fires(w Windows) bool { return w.shape().gap == 0 }
 
 // Define joins the windows w with an aggregation of records keyed by key. w is valid.
 func Define[K comparable, T, A, R any](w Windows, key func(*T) K, kc codec.Codec[K], ac codec.Codec[A], agg Aggregator[K, T, A, R]) operator.WindowAggregate[K, T, A, R] {

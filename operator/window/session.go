@@ -24,5 +24,5 @@ func (w SessionWindows) Validate() error { return wholeMillis("session with a ga
 func (w SessionWindows) String() string { return fmt.Sprintf("session(%v)", w.gap) }
 
 func (w SessionWindows) shape() shape {
-	return shape{gap: w.gap.Milliseconds(), merges: true}
+	return shape{gap: w.gap.Milliseconds()}
 }

@@ -32,7 +32,7 @@ func SlidingJob(j *stream.Job) { sliding(j, input(j)) }
 func sliding(j *stream.Job, src operator.Source[Flight]) {
 	read(j, src).
 		KeyBy(func(f *Flight) string { return f.Destination }).
-		Window("sliding", window.Sliding(6*time.Hour, 2*time.Hour)).
+		SlidingWindow("sliding", window.Sliding(6*time.Hour, 2*time.Hour)).
 		Aggregate(window.Functions[string, Flight, Delays, Sliding]{
 			AddTo: Delays{}.Add, MergeOf: Delays{}.Merge,
 			ResultOf: func(p window.Pane[string], d *Delays) Sliding {
@@ -50,7 +50,7 @@ func sessions(j *stream.Job, src operator.Source[Flight]) {
 	const gap = 6 * time.Hour
 	read(j, src).
 		KeyBy(func(f *Flight) string { return f.Origin }).
-		Window("sessions", window.Session(gap)).
+		SessionWindow("sessions", window.Session(gap)).
 		Aggregate(window.Functions[string, Flight, Delays, Busy]{
 			AddTo: Delays{}.Add, MergeOf: Delays{}.Merge,
 			ResultOf: func(p window.Pane[string], d *Delays) Busy {
