@@ -17,7 +17,7 @@ func CheckKey[K any](c Codec[K]) error {
 	if why := keyProblem(t); why != "" {
 		return fmt.Errorf("%v cannot be a key: it %s", t, why)
 	}
-	if s, ok := c.(*structCodec[K]); ok && s.lossy {
+	if s, ok := c.(*structCodec[K]); ok && s.program.lossy {
 		return fmt.Errorf("%v cannot be a key: its codec leaves a field out, so different keys would be one", t)
 	}
 	if name := c.Schema().Codec; name == "json" {

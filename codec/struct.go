@@ -40,8 +40,8 @@ func MustStruct[T any]() Codec[T] {
 
 // structCodec is the program of T, with T's name on it: all that is compiled for each type.
 type structCodec[T any] struct {
-	*program
-	schema Schema
+	program *program // No embedding: its methods would be compiled for each type too.
+	schema  Schema
 }
 
 func newStruct[T any](native bool) (*structCodec[T], error) {
@@ -63,39 +63,39 @@ func structOf(t reflect.Type, native bool) (*program, Schema, error) {
 func (c *structCodec[T]) Schema() Schema { return c.schema }
 
 func (c *structCodec[T]) Copy(dst, src *T) {
-	if c.plain {
+	if c.program.plain {
 		*dst = *src
 		return
 	}
-	c.copy(unsafe.Pointer(dst), unsafe.Pointer(src))
+	c.program.copy(unsafe.Pointer(dst), unsafe.Pointer(src))
 }
 
 func (c *structCodec[T]) Append(dst []byte, v *T) ([]byte, error) {
-	return c.appendOne(dst, unsafe.Pointer(v))
+	return c.program.appendOne(dst, unsafe.Pointer(v))
 }
 
 func (c *structCodec[T]) Decode(src []byte, v *T) (int, error) {
-	return c.decodeOne(src, unsafe.Pointer(v))
+	return c.program.decodeOne(src, unsafe.Pointer(v))
 }
 
 func (c *structCodec[T]) AppendAll(dst []byte, vs []T) ([]byte, error) {
-	return c.appendRows(dst, unsafe.Pointer(unsafe.SliceData(vs)), len(vs))
+	return c.program.appendRows(dst, unsafe.Pointer(unsafe.SliceData(vs)), len(vs))
 }
 
 func (c *structCodec[T]) DecodeAll(src []byte, vs []T) (int, error) {
-	return c.decodeRows(src, unsafe.Pointer(unsafe.SliceData(vs)), len(vs))
+	return c.program.decodeRows(src, unsafe.Pointer(unsafe.SliceData(vs)), len(vs))
 }
 
 func (c *structCodec[T]) AppendPayload(dst []byte, v *T) ([]byte, error) {
-	return c.appendPayload(dst, unsafe.Pointer(v), c.schema.Codec)
+	return c.program.appendPayload(dst, unsafe.Pointer(v), c.schema.Codec)
 }
 
 func (c *structCodec[T]) DecodePayload(src []byte, v *T) error {
-	return c.decodePayload(src, unsafe.Pointer(v), c.schema.Codec)
+	return c.program.decodePayload(src, unsafe.Pointer(v), c.schema.Codec)
 }
 
 func (c *structCodec[T]) newHasher() Hasher[T] {
-	h := c.hasher()
+	h := c.program.hasher()
 	return *(*Hasher[T])(unsafe.Pointer(&h)) // A pointer is passed the same way whatever it points to.
 }
 

@@ -153,30 +153,40 @@ func (s *builders[T]) Close() {
 	s.holding = 0
 }
 
-type forwardRouter[T any] struct{ builders[T] }
+// evenRouter deals batches out without looking at records.
+type evenRouter[T any] struct {
+	builders[T]
+	how  job.Partition
+	next int // Of rebalance: the channel of the next row.
+}
+
+func even[T any](how job.Partition) RouterFactory {
+	return func(outs []exchange.Out, _ int) Router {
+		return &evenRouter[T]{builders: newBuilders[T](outs), how: how}
+	}
+}
 
 // ForwardRouter sends everything to the one receiver of a forward edge.
-func ForwardRouter[T any]() RouterFactory {
-	return func(outs []exchange.Out, _ int) Router { return &forwardRouter[T]{newBuilders[T](outs)} }
-}
-
-func (r *forwardRouter[T]) Emit(a record.Any) error { return r.absorb(0, batchOf[T](a)) }
-
-type rebalanceRouter[T any] struct {
-	builders[T]
-	next int
-}
+func ForwardRouter[T any]() RouterFactory { return even[T](job.Forward) }
 
 // RebalanceRouter deals batches out in turn. Marks go to every receiver.
-func RebalanceRouter[T any]() RouterFactory {
-	return func(outs []exchange.Out, _ int) Router { return &rebalanceRouter[T]{builders: newBuilders[T](outs)} }
+func RebalanceRouter[T any]() RouterFactory { return even[T](job.Rebalance) }
+
+// BroadcastRouter gives every receiver a copy of each batch.
+func BroadcastRouter[T any]() RouterFactory { return even[T](job.Broadcast) }
+
+func (r *evenRouter[T]) Emit(a record.Any) error {
+	b := batchOf[T](a)
+	switch {
+	case r.how == job.Broadcast:
+		return r.broadcast(b)
+	case r.how == job.Rebalance && len(r.outs) > 1:
+		return r.rebalance(b)
+	}
+	return r.absorb(0, b)
 }
 
-func (r *rebalanceRouter[T]) Emit(a record.Any) error {
-	b := batchOf[T](a)
-	if len(r.outs) == 1 {
-		return r.absorb(0, b)
-	}
+func (r *evenRouter[T]) rebalance(b *record.Batch[T]) error {
 	hasTimes := len(b.Times) > 0
 	err := r.fitAll(hasTimes)
 	spans(b, func(i int) {
@@ -196,15 +206,7 @@ func (r *rebalanceRouter[T]) Emit(a record.Any) error {
 	return err
 }
 
-type broadcastRouter[T any] struct{ builders[T] }
-
-// BroadcastRouter gives every receiver a copy of each batch.
-func BroadcastRouter[T any]() RouterFactory {
-	return func(outs []exchange.Out, _ int) Router { return &broadcastRouter[T]{newBuilders[T](outs)} }
-}
-
-func (r *broadcastRouter[T]) Emit(a record.Any) error {
-	b := batchOf[T](a)
+func (r *evenRouter[T]) broadcast(b *record.Batch[T]) error {
 	for ch := range len(r.outs) - 1 {
 		if err := r.absorb(ch, b.Clone().(*record.Batch[T])); err != nil {
 			b.Release()

@@ -29,10 +29,11 @@ type pendingCommit struct {
 
 // sinkOp writes records and commits what checkpoints made durable. Committables stay in every
 // snapshot until they were committed, those of aborted checkpoints too.
-type sinkOp[T any] struct {
-	sink      Sink[T]
+type sinkOp struct {
+	sink      committing
+	writer    func(context.Context, SinkContext) (untyped, error)
 	c         *Context
-	w         Writer[T]
+	w         untyped
 	committer Committer
 
 	pending []pendingCommit // Prepared and not yet committed, oldest first.
@@ -43,9 +44,43 @@ type sinkOp[T any] struct {
 }
 
 // NewSink returns the operator of one subtask of s.
-func NewSink[T any](s Sink[T]) Operator { return &sinkOp[T]{sink: s} }
+func NewSink[T any](s Sink[T]) Operator {
+	return &sinkOp{sink: s, writer: func(ctx context.Context, c SinkContext) (u untyped, err error) {
+		w, err := s.Writer(ctx, c)
+		if err != nil {
+			return u, err
+		}
+		return untyped{w, func(a record.Any) error {
+			b := batchOf[T](a)
+			var err error
+			if b.Len() > 0 {
+				err = w.Write(b)
+			}
+			b.Release()
+			return err
+		}}, nil
+	}}
+}
 
-func (s *sinkOp[T]) Open(c *Context) error {
+// committing is what of a Sink does not depend on the type of its records.
+type committing interface {
+	TwoPhase() bool
+	Committer(context.Context, SinkContext) (Committer, error)
+}
+
+// untyped is a Writer without the type of its records. write takes over a batch.
+type untyped struct {
+	preparing
+	write func(record.Any) error
+}
+
+type preparing interface {
+	Prepare(job.CheckpointID) ([][]byte, error)
+	State() ([]byte, error)
+	Close() error
+}
+
+func (s *sinkOp) Open(c *Context) error {
 	s.c = c
 	sc := SinkContext{
 		Run: c.Run, Name: c.Name, Subtask: c.Subtask, Parallelism: c.Parallelism,
@@ -78,7 +113,7 @@ func (s *sinkOp[T]) Open(c *Context) error {
 			}
 		}
 	}
-	if s.w, err = s.sink.Writer(c.Context, sc); err != nil {
+	if s.w, err = s.writer(c.Context, sc); err != nil {
 		return fmt.Errorf("sink %q: %w", c.Name, err)
 	}
 	if s.committer != nil {
@@ -92,22 +127,16 @@ func (s *sinkOp[T]) Open(c *Context) error {
 	return nil
 }
 
-func (s *sinkOp[T]) Push(_ int, a record.Any) error {
-	b := batchOf[T](a)
-	var err error
-	if b.Len() > 0 {
-		err = s.w.Write(b)
-	}
-	b.Release()
-	if err != nil {
+func (s *sinkOp) Push(_ int, a record.Any) error {
+	if err := s.w.write(a); err != nil {
 		return fmt.Errorf("sink %q: %w", s.c.Name, err)
 	}
 	return nil
 }
 
-func (s *sinkOp[T]) EndOfData() error { return nil }
+func (s *sinkOp) EndOfData() error { return nil }
 
-func (s *sinkOp[T]) Prepare(id job.CheckpointID) error {
+func (s *sinkOp) Prepare(id job.CheckpointID) error {
 	if s.queued >= maxUncommitted {
 		return job.Errorf(job.ClassExternal, "sink %q: %d durable checkpoints wait for the sink to commit them, the limit is %d", s.c.Name, s.queued, maxUncommitted)
 	}
@@ -132,7 +161,7 @@ func (s *sinkOp[T]) Prepare(id job.CheckpointID) error {
 	return nil
 }
 
-func (s *sinkOp[T]) Snapshot(job.CheckpointID) (map[string][][]byte, error) {
+func (s *sinkOp) Snapshot(job.CheckpointID) (map[string][][]byte, error) {
 	m := map[string][][]byte{}
 	for _, p := range s.pending {
 		for _, item := range p.items {
@@ -149,7 +178,7 @@ func (s *sinkOp[T]) Snapshot(job.CheckpointID) (map[string][][]byte, error) {
 	return m, nil
 }
 
-func (s *sinkOp[T]) Committed(id job.CheckpointID) error {
+func (s *sinkOp) Committed(id job.CheckpointID) error {
 	for s.queued < len(s.pending) && s.pending[s.queued].id <= id {
 		s.work <- s.pending[s.queued] // Has room for all that may be pending.
 		s.queued++
@@ -158,10 +187,10 @@ func (s *sinkOp[T]) Committed(id job.CheckpointID) error {
 }
 
 // Uncommitted is the number of checkpoints whose committables wait.
-func (s *sinkOp[T]) Uncommitted() int { return len(s.pending) }
+func (s *sinkOp) Uncommitted() int { return len(s.pending) }
 
 // CommitAll prepares and commits everything, at the end of a job without checkpoints.
-func (s *sinkOp[T]) CommitAll() error {
+func (s *sinkOp) CommitAll() error {
 	if err := s.Prepare(1); err != nil {
 		return err
 	}
@@ -169,7 +198,7 @@ func (s *sinkOp[T]) CommitAll() error {
 }
 
 // commitLoop is the committer's goroutine.
-func (s *sinkOp[T]) commitLoop(ctx context.Context) {
+func (s *sinkOp) commitLoop(ctx context.Context) {
 	defer close(s.gone)
 	for {
 		select {
@@ -196,7 +225,7 @@ func (s *sinkOp[T]) commitLoop(ctx context.Context) {
 }
 
 // commit commits items, again and again while the fault is outside.
-func (s *sinkOp[T]) commit(ctx context.Context, items [][]byte) error {
+func (s *sinkOp) commit(ctx context.Context, items [][]byte) error {
 	wait := 100 * time.Millisecond
 	for try := 1; ; try++ {
 		err := s.committer.Commit(ctx, items)
@@ -219,13 +248,13 @@ func (s *sinkOp[T]) commit(ctx context.Context, items [][]byte) error {
 // commitTries spans about two minutes; then the task fails, and the restart tries anew.
 const commitTries = 16
 
-func (s *sinkOp[T]) Close() error {
+func (s *sinkOp) Close() error {
 	if s.cancel != nil {
 		s.cancel()
 		<-s.gone
 	}
 	var first error
-	if s.w != nil {
+	if s.w.preparing != nil {
 		first = s.w.Close()
 	}
 	if s.committer != nil {

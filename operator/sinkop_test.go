@@ -89,9 +89,9 @@ func (w *ledgerWriter) Prepare(id job.CheckpointID) ([][]byte, error) {
 func (w *ledgerWriter) State() ([]byte, error) { return fmt.Appendf(nil, "%d", w.all), nil }
 func (w *ledgerWriter) Close() error           { w.l.note("writer closed"); return nil }
 
-func startSink(t *testing.T, l *ledger, s *surroundings) *sinkOp[int] {
+func startSink(t *testing.T, l *ledger, s *surroundings) *sinkOp {
 	t.Helper()
-	o := NewSink[int](l).(*sinkOp[int])
+	o := NewSink[int](l).(*sinkOp)
 	if err := o.Open(s.c); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func write(t *testing.T, o Operator, rows ...int) {
 }
 
 // snapshot is what a barrier does to a sink; it returns the committables in the snapshot.
-func snapshot(t *testing.T, o *sinkOp[int], id job.CheckpointID) [][]byte {
+func snapshot(t *testing.T, o *sinkOp, id job.CheckpointID) [][]byte {
 	t.Helper()
 	if err := o.Prepare(id); err != nil {
 		t.Fatal(err)

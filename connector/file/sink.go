@@ -38,31 +38,35 @@ type Sink[T any] struct {
 
 // Validate implements operator.Sink.
 func (s Sink[T]) Validate() error {
+	return validateSink(s.Path, s.Format, s.CSV, s.PartSize, s.Encode != nil, reflect.TypeFor[T]())
+}
+
+func validateSink(path string, format Format, csv CSVOptions, partSize int64, encode bool, row reflect.Type) error {
 	var errs []error
-	if s.Path == "" {
+	if path == "" {
 		errs = append(errs, errors.New("Path names no directory"))
 	}
-	if err := checkPath(s.Path); err != nil {
+	if err := checkPath(path); err != nil {
 		errs = append(errs, err)
 	}
-	if err := s.Format.validate(); err != nil {
+	if err := format.validate(); err != nil {
 		errs = append(errs, err)
 	}
-	if s.PartSize < 0 {
-		errs = append(errs, fmt.Errorf("PartSize is %d; it is a number of bytes, or 0 for no limit", s.PartSize))
+	if partSize < 0 {
+		errs = append(errs, fmt.Errorf("PartSize is %d; it is a number of bytes, or 0 for no limit", partSize))
 	}
-	if s.Format == CSV {
-		if err := s.CSV.validate(); err != nil {
+	if format == CSV {
+		if err := csv.validate(); err != nil {
 			errs = append(errs, err)
 		}
 		switch {
-		case s.Encode == nil && s.CSV.Columns != nil:
+		case !encode && csv.Columns != nil:
 			errs = append(errs, errors.New("CSV.Columns is for a sink with its own Encode; else the columns are the fields of the struct"))
-		case s.Encode == nil:
-			if _, err := columnsOf(reflect.TypeFor[T]()); err != nil {
+		case !encode:
+			if _, err := columnsOf(row); err != nil {
 				errs = append(errs, err)
 			}
-		case !s.CSV.NoHeader && len(s.CSV.Columns) == 0:
+		case !csv.NoHeader && len(csv.Columns) == 0:
 			errs = append(errs, errors.New("CSV with its own Encode needs CSV.Columns for the header, or CSV.NoHeader"))
 		}
 	}
@@ -88,13 +92,23 @@ func (s Sink[T]) fileSystem() disk {
 // attempt runs before all writers are made, so nothing of this attempt is there to be touched; and what other subtasks
 // may be committing at this moment belongs to the restored checkpoint, which subtask 0 knows and leaves alone.
 func (s Sink[T]) Writer(ctx context.Context, c operator.SinkContext) (operator.Writer[T], error) {
-	dir, err := filepath.Abs(s.Path)
-	if err != nil {
-		return nil, job.Errorf(job.ClassExternal, "resolve %s: %w", s.Path, err)
-	}
 	enc, err := s.newEncoder()
 	if err != nil {
 		return nil, job.Errorf(job.ClassRefused, "%w", err)
+	}
+	w, err := newWriter(ctx, c, s.fileSystem(), s.Path)
+	if err != nil {
+		return nil, err
+	}
+	w.format, w.limit, w.header = s.Format, s.PartSize, enc.header
+	return rowWriter[T]{w, enc.append}, nil
+}
+
+// newWriter puts the directory in order and makes the writer of a subtask.
+func newWriter(ctx context.Context, c operator.SinkContext, d disk, path string) (*writer, error) {
+	dir, err := filepath.Abs(path)
+	if err != nil {
+		return nil, job.Errorf(job.ClassExternal, "resolve %s: %w", path, err)
 	}
 	st, err := mergeStates(c.States)
 	if err != nil {
@@ -103,7 +117,6 @@ func (s Sink[T]) Writer(ctx context.Context, c operator.SinkContext) (operator.W
 	if c.Restored && st.V == 0 {
 		return nil, job.Errorf(job.ClassInternal, "the checkpoint has no state of the file sink %q", c.Name)
 	}
-	d := s.fileSystem()
 	if err := d.MakeDir(dir); err != nil {
 		return nil, job.Errorf(job.ClassExternal, "output directory: %w", err)
 	}
@@ -121,8 +134,8 @@ func (s Sink[T]) Writer(ctx context.Context, c operator.SinkContext) (operator.W
 		return nil, err
 	}
 	known := raise(st.Known, bound{Job: c.Run.Job})
-	return &writer[T]{
-		disk: d, dir: dir, format: s.Format, limit: s.PartSize, enc: enc, probe: p,
+	return &writer{
+		disk: d, dir: dir, probe: p,
 		run: c.Run, subtask: c.Subtask,
 		state: state{V: sinkVersion, Sink: c.Name, Known: known},
 	}, nil

@@ -868,7 +868,7 @@ func BenchmarkWrite(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			w := &writer[rec]{format: format, enc: e, open: &openPart{file: nullFile{io.Discard}, hash: newHash()}}
+			w := rowWriter[rec]{&writer{format: format, header: e.header, open: &openPart{file: nullFile{io.Discard}, hash: newHash()}}, e.append}
 			batch := &record.Batch[rec]{Rows: make([]rec, 1000)}
 			for i := range batch.Rows {
 				batch.Rows[i] = rec{"origin", i}

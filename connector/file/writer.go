@@ -14,14 +14,20 @@ import (
 
 const writeBuffer = 128 << 10
 
+// rowWriter encodes rows into the parts of a writer.
+type rowWriter[T any] struct {
+	*writer
+	append func(dst []byte, v *T) ([]byte, error)
+}
+
 // writer writes the parts of one subtask. After an error of the file system it does nothing more: what an fsync that
 // failed left behind is not known, so the part is given up with the attempt.
-type writer[T any] struct {
+type writer struct {
 	disk    disk
 	dir     string
 	format  Format
-	limit   int64 // Size of a part; 0 is none.
-	enc     encoder[T]
+	limit   int64  // Size of a part; 0 is none.
+	header  []byte // First line of every part, or nil.
 	probe   *probe
 	run     job.Run
 	subtask int
@@ -52,7 +58,7 @@ type finished struct {
 }
 
 // Write implements operator.Writer.
-func (w *writer[T]) Write(b *record.Batch[T]) error {
+func (w rowWriter[T]) Write(b *record.Batch[T]) error {
 	if w.failed != nil {
 		return w.failed
 	}
@@ -72,20 +78,25 @@ func (w *writer[T]) Write(b *record.Batch[T]) error {
 	return nil
 }
 
-func (w *writer[T]) row(v *T) error {
+func (w rowWriter[T]) row(v *T) error {
 	if w.open == nil {
 		if err := w.begin(); err != nil {
-			return w.fail(err)
+			return err
 		}
 	}
-	before := len(w.buf)
-	buf, err := w.enc.append(w.buf, v)
+	buf, err := w.append(w.buf, v)
 	if err != nil {
-		w.buf = w.buf[:before]
 		return job.Errorf(job.ClassRecord, "encode a row as %v: %w", w.format, err)
 	}
 	w.buf = buf
-	w.open.rows++
+	if w.open.rows++; len(w.buf) < writeBuffer && w.limit == 0 {
+		return nil
+	}
+	return w.grown()
+}
+
+// grown writes what is in the buffer, and completes the part, when it is time.
+func (w *writer) grown() error {
 	if len(w.buf) >= writeBuffer {
 		if err := w.flush(); err != nil {
 			return w.fail(err)
@@ -99,24 +110,25 @@ func (w *writer[T]) row(v *T) error {
 	return nil
 }
 
-func (w *writer[T]) begin() error {
+// begin opens a part.
+func (w *writer) begin() error {
 	if err := w.probe.check(); err != nil {
-		return err
+		return w.fail(err)
 	}
 	p := part{run: w.run, subtask: w.subtask, seq: w.seq, sink: escapeSink(w.state.Sink), ext: w.format.String()}
 	f, err := w.disk.Create(w.path(p.hidden()))
 	if err != nil {
-		return err
+		return w.fail(err)
 	}
 	w.seq++
 	w.open = &openPart{part: p, file: f, hash: newHash()}
-	w.buf = append(w.buf[:0], w.enc.header...)
+	w.buf = append(w.buf[:0], w.header...)
 	return nil
 }
 
-func (w *writer[T]) path(name string) string { return filepath.Join(w.dir, name) }
+func (w *writer) path(name string) string { return filepath.Join(w.dir, name) }
 
-func (w *writer[T]) flush() error {
+func (w *writer) flush() error {
 	n, err := w.open.file.Write(w.buf)
 	if err == nil && n != len(w.buf) {
 		err = fmt.Errorf("write %s: %d bytes of %d were written", w.open.part.hidden(), n, len(w.buf))
@@ -131,7 +143,7 @@ func (w *writer[T]) flush() error {
 }
 
 // finish completes the open part. A part without rows, whose only one could not be encoded, is taken back.
-func (w *writer[T]) finish() error {
+func (w *writer) finish() error {
 	o := w.open
 	if o.rows == 0 {
 		return w.abandon()
@@ -150,13 +162,13 @@ func (w *writer[T]) finish() error {
 	return nil
 }
 
-func (w *writer[T]) abandon() error {
+func (w *writer) abandon() error {
 	o := w.open
 	w.open, w.buf = nil, w.buf[:0]
 	return errors.Join(o.file.Close(), w.remove(o.part.hidden()))
 }
 
-func (w *writer[T]) remove(name string) error {
+func (w *writer) remove(name string) error {
 	err := w.disk.Remove(w.path(name))
 	if errors.Is(err, fs.ErrNotExist) { // A later attempt was here already.
 		return nil
@@ -165,7 +177,7 @@ func (w *writer[T]) remove(name string) error {
 }
 
 // Prepare implements operator.Writer.
-func (w *writer[T]) Prepare(id job.CheckpointID) ([][]byte, error) {
+func (w *writer) Prepare(id job.CheckpointID) ([][]byte, error) {
 	if w.failed != nil {
 		return nil, w.failed
 	}
@@ -177,7 +189,7 @@ func (w *writer[T]) Prepare(id job.CheckpointID) ([][]byte, error) {
 	return list, nil
 }
 
-func (w *writer[T]) prepare(id job.CheckpointID) ([][]byte, error) {
+func (w *writer) prepare(id job.CheckpointID) ([][]byte, error) {
 	if w.open != nil {
 		if err := w.finish(); err != nil {
 			return nil, err
@@ -206,10 +218,10 @@ func (w *writer[T]) prepare(id job.CheckpointID) ([][]byte, error) {
 }
 
 // State implements operator.Writer.
-func (w *writer[T]) State() ([]byte, error) { return encode(w.state) }
+func (w *writer) State() ([]byte, error) { return encode(w.state) }
 
 // Close implements operator.Writer.
-func (w *writer[T]) Close() error {
+func (w *writer) Close() error {
 	if w.closed {
 		return nil
 	}
@@ -230,7 +242,7 @@ func (w *writer[T]) Close() error {
 	return nil
 }
 
-func (w *writer[T]) fail(err error) error {
+func (w *writer) fail(err error) error {
 	w.failed = job.Errorf(job.ClassExternal, "write output: %w", err)
 	return w.failed
 }
