@@ -1,5 +1,3 @@
-//go:build nexmark
-
 package nexmark
 
 import (

@@ -1,12 +1,8 @@
 package nexmark
 
 import (
-	"time"
-
 	"github.com/cairnstream/cairn/connector/nexmark"
 	"github.com/cairnstream/cairn/operator"
-	"github.com/cairnstream/cairn/operator/window"
-	"github.com/cairnstream/cairn/stream"
 )
 
 func isBid(e *nexmark.Event) bool { return e.IsBid() }
@@ -40,31 +36,6 @@ func q1(j *builder) {
 func q2(j *builder) {
 	some := j.events().Filter("some", func(e *nexmark.Event) bool { return e.IsBid() && e.Bid.Auction%123 == 0 })
 	sink(j, some, func(dst []byte, e *nexmark.Event) []byte { return ints(dst, e.Bid.Auction, e.Bid.Price) })
-}
-
-const windowSize = 10 * time.Second
-
-// windowCount is the number of bids that a bidder made, or an auction got, in a window.
-type windowCount struct{ Key, Bids, Start, End int64 }
-
-// q12: the bids of each bidder in windows of 10 s.
-func q12(j *builder) {
-	counts := bidders(j).
-		KeyBy(func(bidder *int64) int64 { return *bidder }).
-		Window("count", window.Tumbling(windowSize)).
-		Aggregate(window.Functions[int64, int64, int64, windowCount]{
-			AddTo:   func(bids *int64, _ *int64) { *bids++ },
-			MergeOf: func(into, from *int64) { *into += *from },
-			ResultOf: func(p window.Pane[int64], bids *int64) windowCount {
-				return windowCount{p.Key, *bids, p.Start, p.End}
-			},
-		})
-	sink(j, counts, func(dst []byte, r *windowCount) []byte { return ints(dst, r.Key, r.Bids, r.Start, r.End) })
-}
-
-// bidders is the stream of who made each bid.
-func bidders(j *builder) stream.Stream[int64] {
-	return j.events().Filter("bids", isBid).Map("bidder", func(e *nexmark.Event) int64 { return e.Bid.Bidder })
 }
 
 // auctionBidder is who bids for what.
