@@ -29,6 +29,6 @@ func warm() error {
 		return err
 	}
 	block := ix.Blocks[0]
-	_, err = block.Decode(b.Bytes()[block.Offset:block.Offset+block.Stored], nil)
+	_, err = block.Decode(b.Bytes()[block.Offset:block.Offset+block.Stored], new([]byte))
 	return err
 }
