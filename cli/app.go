@@ -113,6 +113,9 @@ func (a *App) root(short string) *cobra.Command {
 	return a.group(&cobra.Command{Use: a.Name, Short: a.Name + " " + short})
 }
 
+// Group finishes a command of another package that only has others.
+func (a *App) Group(c *cobra.Command, subs ...*cobra.Command) *cobra.Command { return a.group(c, subs...) }
+
 // group makes a command that only has others. Cobra would print its help and call that a success.
 func (a *App) group(c *cobra.Command, subs ...*cobra.Command) *cobra.Command {
 	c.AddCommand(subs...)
@@ -180,10 +183,13 @@ func (a *App) command(c *cobra.Command, o *options, run func(ctx context.Context
 	return c
 }
 
-// Text is a flag of a command that was added.
+// Text is a flag of a command that was added: a text, what Set makes of one, or with YesNo a flag without a value.
 type Text struct {
 	Value      *string
+	Set        func(text string) error // In place of Value: tells what is wrong with a text.
+	YesNo      *bool                   // In place of Value.
 	Arg, Usage string
+	Short      string // One letter, or empty.
 }
 
 // Simple finishes a command of another package: its flags are by name, it takes no arguments, and what is wrong with how it was
@@ -192,7 +198,19 @@ func (a *App) Simple(c *cobra.Command, flags map[string]Text, run func(context.C
 	o := &options{}
 	for _, name := range slices.Sorted(maps.Keys(flags)) {
 		f := flags[name]
-		o.text(f.Value, name, f.Arg, f.Usage).flag = true
+		var p *option
+		switch {
+		case f.YesNo != nil:
+			p = o.yesNo(f.YesNo, name, f.Usage)
+		case f.Set != nil:
+			p = o.add(&option{
+				key: name, usage: f.Usage, arg: f.Arg,
+				set: func(t []string) error { return f.Set(last(t)) }, get: func() string { return "" },
+			})
+		default:
+			p = o.text(f.Value, name, f.Arg, f.Usage)
+		}
+		p.flag, p.short = true, f.Short
 	}
 	return a.command(c, o, func(ctx context.Context, _ []string) error { return run(ctx) })
 }

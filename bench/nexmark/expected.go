@@ -49,3 +49,24 @@ func Expected(query string, events int64, seed uint64, jitter int64) (a Answer, 
 	}
 	return a, false, nil
 }
+
+// Known calls f with the parameters of each answer that the reference has of a query.
+func Known(query string, f func(events int64, seed uint64, jitter int64)) error {
+	for _, t := range tables {
+		data, err := expectedFiles.ReadFile("expected/" + t.file)
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(string(data)) {
+			if name, rest, _ := strings.Cut(line, "\t"); name == query {
+				events, _, _ := strings.Cut(rest, "\t")
+				n, err := strconv.ParseInt(events, 10, 64)
+				if err != nil {
+					return fmt.Errorf("%s: %w", t.file, err)
+				}
+				f(n, t.seed, t.jitter)
+			}
+		}
+	}
+	return nil
+}

@@ -17,11 +17,14 @@ import (
 )
 
 // meter measures a run in this process, from the first record that a source emits to the last one that a sink takes.
-// Both tell it the time; the CPU time then is read off samples, since to ask for it costs more than a batch.
+// Both tell it the time; the CPU time then is read off samples, since to ask for it costs more than a batch. Where tasks
+// are in other processes, the run begins when all of them run and ends with the job.
 type meter struct {
 	began       time.Time
-	first, last atomic.Int64 // Nanoseconds since began; 0 before there is any.
-	rows        atomic.Int64 // That sinks took.
+	others      atomic.Pointer[processes] // Their CPU time and memory count too; nil for none.
+	first, last atomic.Int64              // Nanoseconds since began; 0 before there is any.
+	rows        atomic.Int64              // That sinks took.
+	peak        int64                     // Memory, at the end.
 }
 
 func newMeter() *meter { return &meter{began: time.Now()} }
@@ -57,7 +60,7 @@ func (m *meter) run(ctx context.Context, f func(context.Context) error) (wall, c
 		tick := time.NewTicker(samplePeriod)
 		defer tick.Stop()
 		for {
-			samples = append(samples, sample{time.Since(m.began), cpuTime()})
+			samples = append(samples, sample{time.Since(m.began), m.cpuTime()})
 			select {
 			case <-done:
 				return nil
@@ -91,6 +94,15 @@ func cpuAt(samples []sample, at time.Duration) time.Duration {
 	return samples[len(samples)-1].cpu
 }
 
+// cpuTime is that of all processes of the run.
+func (m *meter) cpuTime() time.Duration {
+	cpu := cpuTime()
+	if p := m.others.Load(); p != nil {
+		cpu += p.cpu()
+	}
+	return cpu
+}
+
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // Fails for a bad argument only.
@@ -101,8 +113,10 @@ func cpuTime() time.Duration {
 func resetPeak() { _ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) }
 
 // peakMemory is the most memory that this process had in RAM, in bytes.
-func peakMemory() (int64, error) {
-	const path = "/proc/self/status"
+func peakMemory() (int64, error) { return peakMemoryOf("self") }
+
+func peakMemoryOf(process string) (int64, error) {
+	path := "/proc/" + process + "/status"
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return 0, err

@@ -36,8 +36,13 @@ type Options struct {
 	Backend string
 	// CheckpointInterval of the exactly-once checkpoints. Default 5 s.
 	CheckpointInterval time.Duration
-	// TaskManagers share the tasks out, all in this process; records between them pass sockets. Default 1.
+	// TaskManagers share the tasks out; records between them pass sockets. Default 1.
 	TaskManagers int
+	// Binary has the TaskManagers run in processes of their own, each with the command taskmanager of this executable. One
+	// that ends is replaced and the job goes on from its last checkpoint. Default: all in this process.
+	Binary string
+	// Say gets what happens to those processes. Default: nobody.
+	Say func(format string, args ...any)
 	// Throttle is the number of records per second that the source makes. Default: as fast as they are taken.
 	Throttle float64
 	// Check leaves out the timed run.
@@ -54,6 +59,12 @@ func (o Options) WithDefaults() Options {
 	def(&o.CheckpointInterval, 5*time.Second)
 	def(&o.TaskManagers, 1)
 	return o
+}
+
+func (o Options) say(format string, args ...any) {
+	if o.Say != nil {
+		o.Say(format, args...)
+	}
 }
 
 func def[T comparable](v *T, value T) {
@@ -140,9 +151,7 @@ func timedRun(ctx context.Context, o Options, dir string, r *Result) error {
 	if err != nil {
 		return err
 	}
-	if r.PeakRSSBytes, err = peakMemory(); err != nil {
-		return err
-	}
+	r.PeakRSSBytes = m.peak
 	var ms []float64
 	for _, c := range done {
 		ms = append(ms, float64(c.Duration)/1e6)
@@ -183,6 +192,9 @@ func (o Options) args(out string) map[string]string {
 // run runs the query on a cluster of its own until it has finished, and returns the checkpoints that were completed
 // before the end of the data.
 func (o Options) run(ctx context.Context, dir, out string, m *meter) (done []coordinator.Checkpoint, err error) {
+	if o.Binary != "" {
+		return o.runProcesses(ctx, dir, out, m)
+	}
 	programs := cairn.NewPrograms(program(m))
 	spec, err := o.spec(programs, out)
 	if err != nil {
@@ -196,14 +208,56 @@ func (o Options) run(ctx context.Context, dir, out string, m *meter) (done []coo
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.Stop()) }()
-	jobs, err := rpc.NewClient(rpc.ClientConfig{JobManagers: []string{c.Address()}})
+	if err := c.StartTaskManagers(); err != nil {
+		return nil, err
+	}
+	done, err = o.submit(ctx, c.Address(), spec, nil)
+	if err == nil && m != nil {
+		m.peak, err = peakMemory()
+	}
+	return done, err
+}
+
+// runProcesses is run with TaskManagers in processes of their own.
+func (o Options) runProcesses(ctx context.Context, dir, out string, m *meter) (done []coordinator.Checkpoint, err error) {
+	spec, err := o.spec(cairn.NewPrograms(Program()), out)
+	if err != nil {
+		return nil, err
+	}
+	c, err := serve.StartLocal(ctx, serve.LocalConfig{Dir: dir, InMemory: true, Listen: "127.0.0.1:0", HTTP: serve.Off})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.Stop()) }()
+	p, err := startProcesses(ctx, o, c.Address(), filepath.Join(dir, "taskmanagers"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, p.stop()) }()
+	if m == nil {
+		return o.submit(ctx, c.Address(), spec, nil)
+	}
+	m.others.Store(p)
+	if done, err = o.submit(ctx, c.Address(), spec, m.emitted); err != nil {
+		return nil, err
+	}
+	m.taken(0)
+	if m.peak, err = p.peak(); err != nil {
+		return nil, err
+	}
+	own, err := peakMemory()
+	m.peak += own
+	return done, err
+}
+
+// submit runs a job to its end, and returns the checkpoints that were completed before the end of the data. running, if
+// set, is called when all tasks run.
+func (o Options) submit(ctx context.Context, address string, spec job.Spec, running func()) (done []coordinator.Checkpoint, err error) {
+	jobs, err := rpc.NewClient(rpc.ClientConfig{JobManagers: []string{address}})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, jobs.Close()) }()
-	if err := c.StartTaskManagers(); err != nil {
-		return nil, err
-	}
 	if err := connected(ctx, jobs, o.TaskManagers); err != nil {
 		return nil, err
 	}
@@ -211,7 +265,7 @@ func (o Options) run(ctx context.Context, dir, out string, m *meter) (done []coo
 	if err != nil {
 		return nil, err
 	}
-	return follow(ctx, jobs, string(sub.Job.ID))
+	return follow(ctx, jobs, string(sub.Job.ID), running)
 }
 
 func (o Options) spec(programs *cairn.Programs, out string) (job.Spec, error) {
@@ -222,10 +276,18 @@ func (o Options) spec(programs *cairn.Programs, out string) (job.Spec, error) {
 	}
 	s.Graph, s.Settings = bp.Graph, job.DefaultSettings()
 	err = s.Settings.Apply(map[string]string{
-		"parallelism": strconv.Itoa(o.Parallelism), "state.backend": o.Backend, "restart.strategy": "none",
+		"parallelism": strconv.Itoa(o.Parallelism), "state.backend": o.Backend, "restart.strategy": o.restart(),
 		"checkpoint.interval": o.CheckpointInterval.String(), "checkpoint.mode": cairn.ExactlyOnce, "checkpoint.on-cancel": "delete",
 	})
 	return s, errors.Join(err, s.Validate())
+}
+
+// restart is how the job takes the loss of a task: in this process there is none to be lost.
+func (o Options) restart() string {
+	if o.Binary == "" {
+		return "none"
+	}
+	return "fixed-delay"
 }
 
 // connected waits until n TaskManagers have registered, so that the tasks are shared out among all of them.
@@ -244,11 +306,14 @@ func connected(ctx context.Context, jobs *rpc.Client, n int) error {
 }
 
 // follow waits for the end of a job; one that does not finish is an error.
-func follow(ctx context.Context, jobs *rpc.Client, id string) ([]coordinator.Checkpoint, error) {
+func follow(ctx context.Context, jobs *rpc.Client, id string, running func()) ([]coordinator.Checkpoint, error) {
 	seen := map[job.CheckpointID]coordinator.Checkpoint{}
 	var last coordinator.JobDetail
 	if err := jobs.Watch(ctx, id, func(d coordinator.JobDetail) error {
 		last = d
+		if running != nil && d.Job.State == coordinator.JobRunning {
+			running()
+		}
 		if c := d.Progress.LastCheckpoint; c != nil && !c.Final {
 			seen[c.ID] = *c
 		}

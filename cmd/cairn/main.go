@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/cairnstream/cairn"
+	"github.com/cairnstream/cairn/bench/nexmark"
 	"github.com/cairnstream/cairn/cli"
 	"github.com/cairnstream/cairn/examples/flights/flightsjob"
 	"github.com/cairnstream/cairn/stream"
@@ -19,11 +20,13 @@ func programs() []stream.Program {
 		cairn.Program(flightsProgram, flightsjob.DailyJob),
 		cairn.Program("flights-sliding", flightsjob.SlidingJob),
 		cairn.Program("flights-sessions", flightsjob.SessionsJob),
+		nexmark.Program(),
 	}
 }
 
 func main() {
 	a := cli.New(cairn.NewPrograms(programs()...))
 	a.Add(demoCommand)
+	a.Add(benchCommand)
 	os.Exit(a.Cairn(os.Args[1:]))
 }
