@@ -15,6 +15,9 @@ type CoHandler[K comparable, A, B, U any] struct {
 	// Timer is called for each event-time timer that is due, under the key that set it; nil for an
 	// operator without timers.
 	Timer func(c *KeyedContext[K, U])
+	// Clock is called for each processing-time timer that is due, under the key that set it; nil for
+	// an operator without those.
+	Clock func(c *KeyedContext[K, U])
 }
 
 // BroadcastHandler is what a keyed operator with a broadcast side does.
@@ -28,6 +31,9 @@ type BroadcastHandler[K comparable, T, R, U any] struct {
 	// Timer is called for each event-time timer that is due, under the key that set it; nil for an
 	// operator without timers.
 	Timer func(c *KeyedContext[K, U])
+	// Clock is called for each processing-time timer that is due, under the key that set it; nil for
+	// an operator without those.
+	Clock func(c *KeyedContext[K, U])
 }
 
 // BroadcastContext is what the Broadcast function works with during a call.
@@ -81,17 +87,17 @@ func (p *coOp[K, A, B, U]) Open(c *Context) error {
 	p.right = segments[B]{process: p.rights, fire: p.fire, pass: p.pass, done: p.done, now: c.Watermark}
 	if p.makeShared == nil {
 		s := NewStates(p.kc)
-		return p.open(c, s, func() func(*KeyedContext[K, U]) {
+		return p.open(c, s, func() (onTimer, onClock func(*KeyedContext[K, U])) {
 			p.handler = p.make(s)
-			return p.handler.Timer
+			return p.handler.Timer, p.handler.Clock
 		})
 	}
 	s := NewBroadcastStates(p.kc)
-	return p.open(c, s, func() func(*KeyedContext[K, U]) {
+	return p.open(c, s, func() (onTimer, onClock func(*KeyedContext[K, U])) {
 		h := p.makeShared(s)
 		p.handler.Left, p.broadcast = h.Record, h.Broadcast
 		p.shared = BroadcastContext[U]{p.ctx.Collector, &p.ctx.now}
-		return h.Timer
+		return h.Timer, h.Clock
 	})
 }
 

@@ -11,10 +11,10 @@ type Counters struct {
 	In, Out atomic.Int64 // Records.
 	Late    atomic.Int64 // Records that no window took, since they had closed.
 	// LateBy counts those by how far they were behind the watermark: up to LateBounds[i], and more
-	// than all of these last. LateMost is the furthest, in milliseconds.
-	LateBy   [len(LateBounds) + 1]atomic.Int64
-	LateMost atomic.Int64
-	Bytes    atomic.Int64
+	// than all of these last. LateMost is the furthest, LateSum all of them together, in milliseconds.
+	LateBy            [len(LateBounds) + 1]atomic.Int64
+	LateMost, LateSum atomic.Int64
+	Bytes             atomic.Int64
 	// NoTime counts records without a usable event time, Ahead those further ahead of the wall clock
 	// than was allowed.
 	NoTime, Ahead atomic.Int64
@@ -23,9 +23,18 @@ type Counters struct {
 // LateBounds are the bounds of Counters.LateBy.
 var LateBounds = [...]time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 24 * time.Hour}
 
-// noteLate counts a record that is by milliseconds behind the watermark.
-func (c *Counters) noteLate(by int64) {
+// maxLate is the most milliseconds that a record is counted as late by: some 35,000 years, so that many
+// of them have a sum.
+const maxLate = 1 << 50
+
+// noteLate counts a record with event time t that comes too late at watermark now.
+func (c *Counters) noteLate(t, now int64) {
+	by := min(max(now-t, 0), maxLate)
+	if now > t && by == 0 { // Out of the range of the difference.
+		by = maxLate
+	}
 	c.Late.Add(1)
+	c.LateSum.Add(by)
 	if by > c.LateMost.Load() {
 		c.LateMost.Store(by)
 	}

@@ -13,8 +13,9 @@ import (
 type KeyedContext[K comparable, U any] struct {
 	*Collector[U]
 	cur      *cursor[K]
-	timers   *timers[K]
-	now      int64 // Current watermark.
+	timers   *timers[K] // Nil without a Timer function.
+	alarms   *timers[K] // Those of processing time, nil without a Clock function.
+	now      int64      // Current watermark.
 	clock    func() time.Time
 	counters *Counters
 }
@@ -22,7 +23,8 @@ type KeyedContext[K comparable, U any] struct {
 // Key is the current key.
 func (c *KeyedContext[K, U]) Key() K { return *c.cur.key }
 
-// Time is the event time of the record or timer, in milliseconds since 1970 UTC.
+// Time is the event time of the record or timer, in milliseconds since 1970 UTC; in Clock it is the
+// processing time of the timer. What Emit emits has it as its event time.
 func (c *KeyedContext[K, U]) Time() int64 { return c.time }
 
 // EmitAt is Emit with an event time of the caller's choice. One that is behind the watermark makes the
@@ -41,8 +43,8 @@ func (c *KeyedContext[K, U]) Watermark() int64 { return c.now }
 // Now is the wall clock: processing time.
 func (c *KeyedContext[K, U]) Now() time.Time { return c.clock() }
 
-// CountLate counts a record that was dropped because it came too late.
-func (c *KeyedContext[K, U]) CountLate() { c.counters.Late.Add(1) }
+// CountLate counts the record being processed as one that is dropped because it came too late.
+func (c *KeyedContext[K, U]) CountLate() { c.counters.noteLate(c.time, c.now) }
 
 // SetTimer has Timer called for the current key when the watermark reaches ms. Setting the same
 // time twice sets one timer. A time that the watermark has passed fires at the next watermark,
@@ -62,6 +64,26 @@ func (c *KeyedContext[K, U]) DeleteTimer(ms int64) {
 	}
 }
 
+// SetClockTimer has Clock called for the current key when the wall clock reaches at, in whole
+// milliseconds. Setting the same time twice sets one timer. Timers whose time passed while the job was
+// down are due at once. At the end of the data every timer is, as with SetTimer.
+func (c *KeyedContext[K, U]) SetClockTimer(at time.Time) {
+	if c.alarms == nil {
+		panic("SetClockTimer in a handler without a Clock function")
+	}
+	c.alarms.set(c.cur.key, c.cur.hash, clockMillis(at))
+}
+
+// DeleteClockTimer takes back a timer of the current key that SetClockTimer set for at.
+func (c *KeyedContext[K, U]) DeleteClockTimer(at time.Time) {
+	if c.alarms != nil {
+		c.alarms.remove(c.cur.key, c.cur.hash, clockMillis(at))
+	}
+}
+
+// clockMillis is the first whole millisecond that is not before t.
+func clockMillis(t time.Time) int64 { return t.Add(time.Millisecond - 1).UnixMilli() }
+
 // keyedCore is what keyed operators with user code have in common: the current key, states, timers and
 // outputs.
 type keyedCore[K comparable, U any] struct {
@@ -72,6 +94,7 @@ type keyedCore[K comparable, U any] struct {
 	hash    func(*K) uint64
 	states  *States[K]
 	onTimer func(*KeyedContext[K, U])
+	onClock func(*KeyedContext[K, U])
 
 	run struct { // Of records whose keys were found; see rowsAhead.
 		keys   [aheadRun]K
@@ -88,22 +111,26 @@ type keyedCore[K comparable, U any] struct {
 const aheadRun = 32
 
 // open binds s and calls construct, which declares the states and returns what to do at timers.
-func (p *keyedCore[K, U]) open(c *Context, s *States[K], construct func() func(*KeyedContext[K, U])) error {
+func (p *keyedCore[K, U]) open(c *Context, s *States[K], construct func() (onTimer, onClock func(*KeyedContext[K, U]))) error {
 	p.hash = codec.NewHasher(p.kc)
 	p.cur.key = &p.k
 	p.ctx = KeyedContext[K, U]{Collector: newCollector[U](c.Out), cur: &p.cur, now: c.Watermark, clock: c.Now, counters: c.Counters}
 	p.states, p.post = s, c.Post
 	s.open(c, &p.cur, p.hash, &p.ctx.time)
 	s.aging.look()
-	p.onTimer = construct()
+	p.onTimer, p.onClock = construct()
 	if err := problemsOf(c, s.problems); err != nil {
 		return err
 	}
-	if p.onTimer == nil {
-		return nil
-	}
 	var err error
-	p.ctx.timers, err = openTimers(c.State, p.kc, p.hash)
+	if p.onTimer != nil {
+		if p.ctx.timers, err = openTimers(timersState, c.State, p.kc, p.hash); err != nil {
+			return err
+		}
+	}
+	if p.onClock != nil {
+		p.ctx.alarms, err = openTimers(clockTimersState, c.State, p.kc, p.hash)
+	}
 	return err
 }
 
@@ -112,6 +139,9 @@ func (p *keyedCore[K, U]) open(c *Context, s *States[K], construct func() func(*
 func (p *keyedCore[K, U]) ready() (firing bool) {
 	p.states.aging.rebuild()
 	p.setAlarm()
+	if p.ctx.alarms != nil {
+		p.ctx.alarms.rebuild()
+	}
 	if p.ctx.timers == nil {
 		return false
 	}
@@ -230,24 +260,55 @@ func (p *keyedCore[K, U]) rowsAhead[T any](b *record.Batch[T], from, to int, key
 	return p.ctx.err
 }
 
-// fire fires up to limit timers due at w; it tells whether more are due.
-func (p *keyedCore[K, U]) fire(w int64, limit int) (bool, error) {
+// fire fires up to limit timers due at w; it tells whether more are due. At the end of the data those of
+// processing time are due too.
+func (p *keyedCore[K, U]) fire(w int64, limit int) (more bool, err error) {
 	p.ctx.now = w
-	if p.ctx.timers == nil {
+	if p.ctx.timers != nil {
+		if more, err = p.fireFrom(p.ctx.timers, p.onTimer, w, limit); more || err != nil {
+			return more, err
+		}
+	}
+	if w != record.MaxTime || p.ctx.alarms == nil {
 		return false, nil
 	}
+	if more, err = p.fireFrom(p.ctx.alarms, p.onClock, w, limit); more || err != nil {
+		return more, err
+	}
+	return p.ctx.timers != nil && p.ctx.timers.due(w), nil // They set each other.
+}
+
+// fireFrom calls f for up to limit timers due at w; it tells whether more are due.
+func (p *keyedCore[K, U]) fireFrom(t *timers[K], f func(*KeyedContext[K, U]), w int64, limit int) (bool, error) {
 	p.states.aging.look()
 	for range limit {
-		k, time, ok := p.ctx.timers.pop(w)
+		k, time, ok := t.pop(w)
 		if !ok {
 			return false, p.ctx.err
 		}
 		p.k = k.key
 		p.cur.hash = k.hash
 		p.ctx.time = time
-		p.onTimer(&p.ctx)
+		f(&p.ctx)
 	}
-	return p.ctx.timers.due(w), p.ctx.err
+	return t.due(w), p.ctx.err
+}
+
+// Deadline is when the next timer of processing time is due.
+func (p *keyedCore[K, U]) Deadline() (time.Time, bool) {
+	if p.ctx.alarms == nil {
+		return time.Time{}, false
+	}
+	ms, ok := p.ctx.alarms.index.first()
+	return time.UnixMilli(ms), ok
+}
+
+// Tick fires timers of processing time.
+func (p *keyedCore[K, U]) Tick(now time.Time) error {
+	if _, err := p.fireFrom(p.ctx.alarms, p.onClock, now.UnixMilli(), firingRun); err != nil {
+		return err
+	}
+	return p.done()
 }
 
 func (p *keyedCore[K, U]) close() {

@@ -5,7 +5,11 @@ import (
 	"github.com/cairnstream/cairn/record"
 )
 
-const timersState = "timers"
+// The states of event-time and of processing-time timers.
+const (
+	timersState      = "timers"
+	clockTimersState = "clock-timers"
+)
 
 // Handler is what a keyed process operator does.
 type Handler[K comparable, T, U any] struct {
@@ -14,6 +18,9 @@ type Handler[K comparable, T, U any] struct {
 	// Timer is called for each event-time timer that is due, under the key that set it; nil for an
 	// operator without timers.
 	Timer func(c *KeyedContext[K, U])
+	// Clock is called for each processing-time timer that is due, under the key that set it; nil for
+	// an operator without those.
+	Clock func(c *KeyedContext[K, U])
 }
 
 type processOp[K comparable, T, U any] struct {
@@ -33,9 +40,9 @@ func Process[K comparable, T, U any](key func(*T) K, kc codec.Codec[K], construc
 func (p *processOp[K, T, U]) Open(c *Context) error {
 	s := NewStates(p.kc)
 	p.seg = segments[T]{process: p.records, fire: p.fire, pass: p.pass, done: p.done, now: c.Watermark}
-	return p.open(c, s, func() func(*KeyedContext[K, U]) {
+	return p.open(c, s, func() (onTimer, onClock func(*KeyedContext[K, U])) {
 		p.handler = p.make(s)
-		return p.handler.Timer
+		return p.handler.Timer, p.handler.Clock
 	})
 }
 

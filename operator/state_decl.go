@@ -55,7 +55,7 @@ func (d *declarations) bad(format string, args ...any) {
 
 func (d *declarations) declare(name, kind, key, value string) {
 	switch {
-	case name == "" || name == timersState:
+	case name == "" || name == timersState || name == clockTimersState:
 		d.bad("a state may not be named %q", name)
 	case slices.ContainsFunc(d.decls, func(o job.StateDecl) bool { return o.Name == name }):
 		d.bad("state %q is declared twice", name)

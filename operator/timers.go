@@ -11,7 +11,7 @@ type timerKey[K comparable] struct {
 	Time int64
 }
 
-// timers are the event-time timers of a keyed operator. The state is what a checkpoint holds; the
+// timers are the event-time timers of a keyed operator, or its processing-time timers. The state is what a checkpoint holds; the
 // index, keys by time under a heap of times, is rebuilt from it. A timer that was taken back stays
 // in both, as false, until its time comes: so a key that sets and takes back one timer with every
 // record has one entry, not one for each record.
@@ -34,10 +34,10 @@ func slotAt(hash uint64, time int64) uint64 {
 	return h ^ h>>32
 }
 
-func openTimers[K comparable](b statebackend.Backend, kc codec.Codec[K], hash func(*K) uint64) (*timers[K], error) {
+func openTimers[K comparable](name string, b statebackend.Backend, kc codec.Codec[K], hash func(*K) uint64) (*timers[K], error) {
 	t := &timers[K]{hash: hash}
 	desc := statebackend.ValueDesc[timerKey[K], bool]{
-		Name: timersState, Key: timerCodec[K]{kc}, Value: codec.Bool(),
+		Name: name, Key: timerCodec[K]{kc}, Value: codec.Bool(),
 		Hash: func(k *timerKey[K]) (uint64, uint64) {
 			h := hash(&k.Key)
 			return h, slotAt(h, k.Time)

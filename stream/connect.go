@@ -34,7 +34,7 @@ func (c Connected[K, A, B]) add[U any](op job.Operator, construct func(s *operat
 	if c.left.kc != nil && c.right.kc != nil {
 		st := operator.NewStates(c.left.kc)
 		h := construct(st)
-		sides = j.declare(&op, st, h.Timer != nil, c.left.kc.Schema().String())
+		sides = j.declare(&op, st, h.Timer != nil, h.Clock != nil, c.left.kc.Schema().String())
 		if h.Left == nil || h.Right == nil {
 			j.bad("operator %q: its CoHandler has no Left or no Right function", op.Name)
 		}
@@ -73,7 +73,7 @@ func (c BroadcastConnected[K, T, R]) Process[U any](name string, construct func(
 	if c.k.kc != nil {
 		st := operator.NewBroadcastStates(c.k.kc)
 		h := construct(st)
-		sides = j.declare(&op, st, h.Timer != nil, c.k.kc.Schema().String())
+		sides = j.declare(&op, st, h.Timer != nil, h.Clock != nil, c.k.kc.Schema().String())
 		if h.Record == nil || h.Broadcast == nil {
 			j.bad("operator %q: its BroadcastHandler has no Record or no Broadcast function", name)
 		}
@@ -92,7 +92,7 @@ func (s Stream[T]) Process[U any](name string, construct func(s *operator.Operat
 	op := job.Operator{Name: name, Kind: job.KindProcess, Stateful: true}
 	st := operator.NewOperatorStates()
 	h := construct(st)
-	sides := s.j.declare(&op, st, false, "")
+	sides := s.j.declare(&op, st, false, false, "")
 	if h.Record == nil {
 		s.j.bad("operator %q: its PlainHandler has no Record function", name)
 	}
@@ -109,7 +109,8 @@ type declared interface {
 }
 
 // declare takes over what a constructor declared into op and returns the types of its side outputs.
-func (j *Job) declare(op *job.Operator, d declared, timers bool, key string) (sides map[string]reflect.Type) {
+// timers and clock tell whether its handler has timers of event time and of processing time.
+func (j *Job) declare(op *job.Operator, d declared, timers, clock bool, key string) (sides map[string]reflect.Type) {
 	op.State = d.Decls()
 	op.Sides, sides = d.Sides()
 	for _, p := range d.Problems() {
@@ -117,6 +118,9 @@ func (j *Job) declare(op *job.Operator, d declared, timers bool, key string) (si
 	}
 	if timers {
 		op.State = append(op.State, job.StateDecl{Name: "timers", Kind: "timers", Key: key})
+	}
+	if clock {
+		op.State = append(op.State, job.StateDecl{Name: "clock-timers", Kind: "timers", Key: key})
 	}
 	return sides
 }

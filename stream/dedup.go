@@ -62,7 +62,7 @@ func (k Keyed[K, T]) built[U any](op job.Operator, construct func(s *operator.St
 	if k.kc != nil {
 		st := operator.NewStates(k.kc)
 		h := construct(st)
-		k.s.j.declare(&op, st, h.Timer != nil, k.kc.Schema().String())
+		k.s.j.declare(&op, st, h.Timer != nil, h.Clock != nil, k.kc.Schema().String())
 	}
 	key, kc := k.key, k.kc
 	return addKeyed[K, T, U](k, op, func() operator.Operator { return operator.Process(key, kc, construct) })

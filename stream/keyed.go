@@ -59,16 +59,9 @@ func (k Keyed[K, T]) Process[U any](name string, construct func(s *operator.Stat
 	if k.kc != nil {
 		st := operator.NewStates(k.kc)
 		h := construct(st)
-		op.State = st.Decls()
-		op.Sides, sides = st.Sides()
-		for _, p := range st.Problems() {
-			j.bad("operator %q: %s", name, p)
-		}
+		sides = j.declare(&op, st, h.Timer != nil, h.Clock != nil, k.kc.Schema().String())
 		if h.Record == nil {
 			j.bad("operator %q: its Handler has no Record function", name)
-		}
-		if h.Timer != nil {
-			op.State = append(op.State, job.StateDecl{Name: "timers", Kind: "timers", Key: k.kc.Schema().String()})
 		}
 	}
 	out := addKeyed[K, T, U](k, op, func() operator.Operator { return operator.Process(k.key, k.kc, construct) })

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cairnstream/cairn/exchange"
+	"github.com/cairnstream/cairn/operator"
 	"github.com/cairnstream/cairn/record"
 	"github.com/cairnstream/cairn/statebackend"
 )
@@ -16,6 +17,8 @@ type collector struct {
 	m       *Manager
 	records *prometheus.Desc
 	late    *prometheus.Desc
+	lateBy  *prometheus.Desc
+	latest  *prometheus.Desc
 	badTime *prometheus.Desc
 	mark    *prometheus.Desc
 	seconds *prometheus.Desc
@@ -31,6 +34,8 @@ func (m *Manager) Collector() prometheus.Collector {
 		m:       m,
 		records: prometheus.NewDesc("cairn_task_records_total", "Records that went into and out of an operator since its task started.", append(labels, "direction"), nil),
 		late:    prometheus.NewDesc("cairn_task_late_records_total", "Records dropped because their window was complete.", labels, nil),
+		lateBy:  prometheus.NewDesc("cairn_task_late_seconds", "How far late records were behind the watermark.", labels, nil),
+		latest:  prometheus.NewDesc("cairn_task_late_most_seconds", "How far the latest of the late records was behind the watermark.", labels, nil),
 		badTime: prometheus.NewDesc("cairn_task_bad_times_total", "Records whose event time cannot be right: absent or out of range, or too far ahead of the wall clock.", append(labels, "fault"), nil),
 		mark:    prometheus.NewDesc("cairn_task_watermark_seconds", "Last watermark that an operator emitted, seconds since 1970 UTC.", labels, nil),
 		seconds: prometheus.NewDesc("cairn_task_time_seconds_total", "Time that a task spent busy, idle, and waiting for room downstream.", append(labels, "state"), nil),
@@ -43,6 +48,8 @@ func (m *Manager) Collector() prometheus.Collector {
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.records
 	ch <- c.late
+	ch <- c.lateBy
+	ch <- c.latest
 	ch <- c.badTime
 	ch <- c.mark
 	ch <- c.seconds
@@ -77,6 +84,7 @@ func (c *collector) task(ch chan<- prometheus.Metric, name string, s *subtask) {
 		counter(c.records, float64(l.counters.In.Load()), name, l.name, n, "in")
 		counter(c.records, float64(l.counters.Out.Load()), name, l.name, n, "out")
 		counter(c.late, float64(l.counters.Late.Load()), name, l.name, n)
+		c.lateness(ch, &l.counters, name, l.name, n)
 		for fault, n := range map[string]int64{"absent": l.counters.NoTime.Load(), "ahead": l.counters.Ahead.Load()} {
 			if n > 0 {
 				counter(c.badTime, float64(n), name, l.name, strconv.Itoa(s.task.Subtask), fault)
@@ -135,4 +143,18 @@ func (s *subtask) measureState() error {
 	}
 	s.sizes.Store(&out)
 	return nil
+}
+
+// lateness tells how late the late records of an operator were, once there are any.
+func (c *collector) lateness(ch chan<- prometheus.Metric, k *operator.Counters, labels ...string) {
+	buckets, total := map[float64]uint64{}, uint64(0)
+	for i, bound := range operator.LateBounds {
+		total += uint64(k.LateBy[i].Load())
+		buckets[bound.Seconds()] = total
+	}
+	if total += uint64(k.LateBy[len(operator.LateBounds)].Load()); total == 0 {
+		return
+	}
+	ch <- prometheus.MustNewConstHistogram(c.lateBy, total, float64(k.LateSum.Load())/1000, buckets, labels...)
+	ch <- prometheus.MustNewConstMetric(c.latest, prometheus.GaugeValue, float64(k.LateMost.Load())/1000, labels...)
 }
