@@ -85,6 +85,23 @@ func better(a, b *reading) bool { return a.N%100 > b.N%100 || a.N%100 == b.N%100
 
 func ranked(rank int, r *reading) string { return fmt.Sprint(rank, *r) }
 
+// sorted are the numbers of a window's readings.
+func sorted(p window.Pane[string], list []reading, out *operator.Collector[string]) {
+	var ns []int64
+	for _, r := range list {
+		ns = append(ns, r.N)
+	}
+	slices.Sort(ns)
+	out.Emit(fmt.Sprint(p.Key, p.Start, p.End, ns))
+}
+
+func windowJoin(k join.Kind) func(stream.Stream[reading]) stream.Stream[string] {
+	return func(s stream.Stream[reading]) stream.Stream[string] {
+		even, odd := halves(s)
+		return even.Join(odd).Window(window.Tumbling(20*time.Second)).Kind(k).Apply("join", pair)
+	}
+}
+
 // slow is a service whose answers take their time.
 func slow(o operator.AsyncOptions) func(stream.Stream[reading]) stream.Stream[string] {
 	return func(s stream.Stream[reading]) stream.Stream[string] {
@@ -124,15 +141,7 @@ func TestEngine(t *testing.T) {
 				Map("", func(r *reading) string { return fmt.Sprint(*r) })
 		}},
 		{name: "apply", program: func(s stream.Stream[reading]) stream.Stream[string] {
-			return s.KeyBy(sensor).Window("windows", window.Tumbling(time.Minute)).
-				Apply(func(p window.Pane[string], list []reading, out *operator.Collector[string]) {
-					var ns []int64
-					for _, r := range list {
-						ns = append(ns, r.N)
-					}
-					slices.Sort(ns)
-					out.Emit(fmt.Sprint(p.Key, p.Start, ns))
-				})
+			return s.KeyBy(sensor).Window("windows", window.Tumbling(time.Minute)).Apply(sorted)
 		}},
 		{name: "process", order: sensor, program: func(s stream.Stream[reading]) stream.Stream[string] {
 			return s.KeyBy(sensor).Process("running", func(s *operator.States[string]) operator.Handler[string, reading, string] {
@@ -164,6 +173,110 @@ func TestEngine(t *testing.T) {
 			})
 			return main.Union("both", main.Side[reading]("odd").KeyBy(sensor).Window("odds", window.Tumbling(time.Minute)).Aggregate(tally))
 		}},
+		{name: "state of every kind", order: sensor, program: func(s stream.Stream[reading]) stream.Stream[string] {
+			return s.KeyBy(sensor).Process("states", func(s *operator.States[string]) operator.Handler[string, reading, string] {
+				list, lists, m := s.List[string]("list"), s.Lists[int64]("lists"), s.Map[int64, int64]("map")
+				most := s.Reducing[int64]("most", func(into, v *int64) { *into = max(*into, *v) })
+				mean := s.Aggregating("mean", operator.Aggregation[int64, [2]int64, int64]{
+					Zero:   func() [2]int64 { return [2]int64{} },
+					Add:    func(a *[2]int64, v *int64) { a[0] += *v; a[1]++ },
+					Result: func(a *[2]int64) int64 { return a[0] / a[1] },
+				})
+				return operator.Handler[string, reading, string]{
+					Record: func(c *operator.KeyedContext[string, string], r *reading) {
+						v := text(r)
+						if list.Append(&v); list.Len() > 6 {
+							list.RemoveFirst(5)
+						}
+						lists.Append(r.N%3, &r.N)
+						sub, _ := m.Ref(r.N % 5)
+						*sub += r.N
+						most.Add(&r.N)
+						mean.Add(&r.N)
+						sum, top, avg := int64(0), int64(0), int64(0)
+						for _, v := range lists.All(r.N % 3) {
+							sum += *v
+						}
+						for k, v := range m.All() {
+							sum += k * *v
+						}
+						top, _ = most.Get()
+						avg, _ = mean.Get()
+						c.Emit(fmt.Sprint(c.Key(), *list.At(0), list.Len(), sum, top, avg))
+					},
+				}
+			})
+		}},
+		{name: "timers by the clock", program: func(s stream.Stream[reading]) stream.Stream[string] {
+			return s.KeyBy(sensor).Process("timers", func(s *operator.States[string]) operator.Handler[string, reading, string] {
+				n := s.Value[int64]("n")
+				return operator.Handler[string, reading, string]{
+					Record: func(c *operator.KeyedContext[string, string], r *reading) {
+						*n.Ref() += r.N
+						c.SetClockTimer(streamtest.Begin.Add(time.Hour + time.Duration(r.N%5)*time.Minute)) // At the end of the data.
+					},
+					Clock: func(c *operator.KeyedContext[string, string]) { c.Emit(fmt.Sprint(c.Key(), c.Time(), *n.Ref())) },
+				}
+			})
+		}},
+		{name: "broadcast", program: func(s stream.Stream[reading]) stream.Stream[string] {
+			even, odd := s.Filter("even", func(r *reading) bool { return r.N%2 == 0 }), s.Filter("odd", func(r *reading) bool { return r.N%50 == 1 })
+			return even.KeyBy(sensor).ConnectBroadcast(odd).Process("rules", func(s *operator.States[string]) operator.BroadcastHandler[string, reading, reading, string] {
+				rules, n := s.Broadcast[int64, int64]("rules"), s.Value[int64]("n")
+				return operator.BroadcastHandler[string, reading, reading, string]{
+					Record: func(c *operator.KeyedContext[string, string], _ *reading) {
+						*n.Ref()++
+						c.SetTimer(1 << 40) // At the end of the data, when all rules are there.
+					},
+					Broadcast: func(_ *operator.BroadcastContext[string], r *reading) { rules.Put(r.N, r.At) },
+					Timer: func(c *operator.KeyedContext[string, string]) {
+						sum := int64(0)
+						for k, v := range rules.All() {
+							sum += k * v
+						}
+						c.Emit(fmt.Sprint(c.Key(), *n.Ref(), rules.Len(), sum))
+					},
+				}
+			})
+		}},
+		{name: "list of an operator", program: func(s stream.Stream[reading]) stream.Stream[string] {
+			return s.Rebalance().Process("hold", func(s *operator.OperatorStates) operator.PlainHandler[reading, string] {
+				held := s.List[string]("held")
+				return operator.PlainHandler[reading, string]{
+					Record: func(_ *operator.PlainContext[string], r *reading) { held.Append(text(r)) },
+					End: func(c *operator.PlainContext[string]) {
+						for _, v := range held.Values() {
+							c.Emit(v)
+						}
+					},
+				}
+			})
+		}},
+		{name: "all keys in one window", program: func(s stream.Stream[reading]) stream.Stream[string] {
+			return s.WindowAll("all", window.Tumbling(time.Minute)).Aggregate(window.Functions[window.All, reading, int64, string]{
+				AddTo:    func(a *int64, r *reading) { *a += r.N },
+				ResultOf: func(p window.Pane[window.All], a *int64) string { return fmt.Sprint(p.Start, *a) },
+			})
+		}},
+		{name: "apply to sliding windows", program: func(s stream.Stream[reading]) stream.Stream[string] {
+			return s.KeyBy(sensor).SlidingWindow("windows", window.Sliding(2*time.Minute, 50*time.Second)).Apply(sorted)
+		}},
+		{name: "apply to sessions", program: func(s stream.Stream[reading]) stream.Stream[string] {
+			return s.KeyBy(sensor).SessionWindow("windows", window.Session(5*time.Second)).Apply(sorted)
+		}},
+		{name: "global windows by count", order: sensor, program: func(s stream.Stream[reading]) stream.Stream[string] {
+			return s.KeyBy(sensor).GlobalWindow("windows", window.Global()).Trigger(window.EveryCount(7).Purging()).Aggregate(tally)
+		}},
+		{name: "early by count", order: sensor, program: func(s stream.Stream[reading]) stream.Stream[string] {
+			return s.KeyBy(sensor).Window("windows", window.Tumbling(time.Minute)).Trigger(window.AtEnd().EarlyCount(3)).Aggregate(tally)
+		}},
+		{name: "sliding, early by count, purging", order: sensor, program: func(s stream.Stream[reading]) stream.Stream[string] {
+			return s.KeyBy(sensor).SlidingWindow("windows", window.Sliding(time.Minute, 25*time.Second)).
+				Trigger(window.AtEnd().EarlyCount(4).Purging()).Aggregate(tally)
+		}},
+		{name: "inner window join", n: 1000, program: windowJoin(join.Inner)},
+		{name: "left window join", n: 1000, program: windowJoin(join.Left)},
+		{name: "right window join", n: 1000, program: windowJoin(join.Right)},
 		{name: "two inputs", program: func(s stream.Stream[reading]) stream.Stream[string] {
 			even, odd := halves(s)
 			return even.Connect(odd).Process("balance", func(s *operator.States[string]) operator.CoHandler[string, reading, reading, string] {
@@ -179,10 +292,7 @@ func TestEngine(t *testing.T) {
 				}
 			})
 		}},
-		{name: "window join", n: 1000, program: func(s stream.Stream[reading]) stream.Stream[string] {
-			even, odd := halves(s)
-			return even.Join(odd).Window(window.Tumbling(20*time.Second)).Kind(join.Outer).Apply("join", pair)
-		}},
+		{name: "outer window join", n: 1000, program: windowJoin(join.Outer)},
 		{name: "interval join", n: 1000, program: func(s stream.Stream[reading]) stream.Stream[string] {
 			even, odd := halves(s)
 			return even.IntervalJoin(odd).Between(-5*time.Second, 30*time.Second).Apply("join", pair)
