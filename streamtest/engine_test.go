@@ -125,16 +125,16 @@ func TestEngine(t *testing.T) {
 		name    string
 		program func(stream.Stream[reading]) stream.Stream[string]
 		order   func(*reading) string // nil when the answer follows from event time alone.
-		n       int64                 // Of readings, 0 for 5000, enough for batches of 4096.
+		n       int64                 // Of readings, 0 for 1500; 6000 is enough for batches of 4096.
 	}{
 		{name: "stateless", program: func(s stream.Stream[reading]) stream.Stream[string] {
 			even := s.Filter("even", func(r *reading) bool { return r.N%2 == 0 })
 			twice := s.Rebalance().FlatMap("twice", func(r *reading, out *operator.Collector[reading]) { out.Emit(*r); out.Emit(*r) })
 			return even.Union("both", twice).Map("text", func(r *reading) string { return fmt.Sprint(*r) })
 		}},
-		{name: "tumbling", program: tumbling},
-		{name: "sliding", program: sliding},
-		{name: "session", program: sessions},
+		{name: "tumbling", n: 6000, program: tumbling},
+		{name: "sliding", n: 6000, program: sliding},
+		{name: "session", n: 6000, program: sessions},
 		{name: "reduce", program: func(s stream.Stream[reading]) stream.Stream[string] {
 			return s.KeyBy(sensor).Window("windows", window.Tumbling(time.Minute)).
 				Reduce(func(acc, in *reading) { acc.N += in.N; acc.At = max(acc.At, in.At) }).
@@ -143,7 +143,7 @@ func TestEngine(t *testing.T) {
 		{name: "apply", program: func(s stream.Stream[reading]) stream.Stream[string] {
 			return s.KeyBy(sensor).Window("windows", window.Tumbling(time.Minute)).Apply(sorted)
 		}},
-		{name: "process", order: sensor, program: func(s stream.Stream[reading]) stream.Stream[string] {
+		{name: "process", n: 6000, order: sensor, program: func(s stream.Stream[reading]) stream.Stream[string] {
 			return s.KeyBy(sensor).Process("running", func(s *operator.States[string]) operator.Handler[string, reading, string] {
 				n := s.Value[int64]("n")
 				return operator.Handler[string, reading, string]{Record: func(c *operator.KeyedContext[string, string], r *reading) {
@@ -152,7 +152,7 @@ func TestEngine(t *testing.T) {
 				}}
 			})
 		}},
-		{name: "timers", program: func(s stream.Stream[reading]) stream.Stream[string] {
+		{name: "timers", n: 6000, program: func(s stream.Stream[reading]) stream.Stream[string] {
 			return s.KeyBy(sensor).Process("timers", func(s *operator.States[string]) operator.Handler[string, reading, string] {
 				return operator.Handler[string, reading, string]{
 					Record: func(c *operator.KeyedContext[string, string], r *reading) { c.SetTimer(r.At/7000*7000 + 30_000) },
@@ -314,14 +314,14 @@ func TestEngine(t *testing.T) {
 		{name: "updates of the best", order: sensor, program: func(s stream.Stream[reading]) stream.Stream[string] {
 			return s.KeyBy(sensor).TopN("best", 3, better, ranked)
 		}},
-		{name: "best of each window", program: func(s stream.Stream[reading]) stream.Stream[string] {
+		{name: "best of each window", n: 6000, program: func(s stream.Stream[reading]) stream.Stream[string] {
 			return s.KeyBy(sensor).TopNWindow("best", window.Tumbling(time.Minute), 3, better, ranked)
 		}},
 		{name: "async ordered", program: slow(operator.AsyncOptions{Ordered: true, Capacity: 20})},
-		{name: "async unordered", program: slow(operator.AsyncOptions{Capacity: 20})},
+		{name: "async unordered", n: 6000, program: slow(operator.AsyncOptions{Capacity: 20})},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			e := streamtest.Equivalence[reading, string]{Program: x.program, Input: readings(cmp.Or(x.n, 5000)), Order: x.order, Runs: *runs, Seed: *seed}
+			e := streamtest.Equivalence[reading, string]{Program: x.program, Input: readings(cmp.Or(x.n, 1500)), Order: x.order, Runs: *runs, Seed: *seed}
 			streamtest.Equivalent(t, e)
 		})
 	}
