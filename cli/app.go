@@ -114,7 +114,9 @@ func (a *App) root(short string) *cobra.Command {
 }
 
 // Group finishes a command of another package that only has others.
-func (a *App) Group(c *cobra.Command, subs ...*cobra.Command) *cobra.Command { return a.group(c, subs...) }
+func (a *App) Group(c *cobra.Command, subs ...*cobra.Command) *cobra.Command {
+	return a.group(c, subs...)
+}
 
 // group makes a command that only has others. Cobra would print its help and call that a success.
 func (a *App) group(c *cobra.Command, subs ...*cobra.Command) *cobra.Command {
