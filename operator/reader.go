@@ -24,7 +24,8 @@ type reader[T any] struct {
 	sc     SourceContext
 	ctx    context.Context
 	cancel context.CancelFunc
-	rows   int
+	rows   int // The most of a batch.
+	size   batchSize
 
 	waiting []heldSplit // Not yet started.
 	active  []*activeSplit[T]
@@ -190,6 +191,7 @@ func (r *reader[T]) Poll() (bool, error) {
 	r.checkSplits()
 	a := r.behind()
 	if a == nil || r.ahead(a) {
+		r.size.rest()
 		return r.rest(a != nil)
 	}
 	r.align.paused = false
@@ -207,10 +209,11 @@ func (r *reader[T]) read(a *activeSplit[T]) (again bool, err error) {
 			b.Release()
 		}
 	}()
-	status, err := a.r.Read(b, r.rows)
+	status, err := a.r.Read(b, r.size.next(r.now, r.rows))
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", r.where, err)
 	}
+	r.size.read(r.now, len(b.Rows))
 	if len(b.Rows) > 0 || len(b.Marks) > 0 {
 		if err := r.take(a, b); err != nil {
 			return false, err

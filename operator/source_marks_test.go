@@ -45,6 +45,7 @@ func TestReaderMarksOfSource(t *testing.T) {
 		if err := r.r.Open(r.s.c); err != nil {
 			t.Fatal(err)
 		}
+		r.r.size.limit = r.r.rows // Batches are as the script has them.
 		if err := r.r.Start(); err != nil {
 			t.Fatal(err)
 		}

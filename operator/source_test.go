@@ -108,6 +108,7 @@ func startReader(t fataler, src *script, st watermark.Strategy, out *recorder[in
 	if err := r.r.Open(r.s.c); err != nil {
 		t.Fatalf("%v", err)
 	}
+	r.r.size.limit = r.r.rows // Batches are as the script has them.
 	if err := r.r.Start(); err != nil {
 		t.Fatalf("%v", err)
 	}
