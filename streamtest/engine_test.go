@@ -193,15 +193,15 @@ func TestEngine(t *testing.T) {
 						*sub += r.N
 						most.Add(&r.N)
 						mean.Add(&r.N)
-						sum, top, avg := int64(0), int64(0), int64(0)
+						sum := int64(0)
 						for _, v := range lists.All(r.N % 3) {
 							sum += *v
 						}
 						for k, v := range m.All() {
 							sum += k * *v
 						}
-						top, _ = most.Get()
-						avg, _ = mean.Get()
+						top, _ := most.Get()
+						avg, _ := mean.Get()
 						c.Emit(fmt.Sprint(c.Key(), *list.At(0), list.Len(), sum, top, avg))
 					},
 				}
