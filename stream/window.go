@@ -125,9 +125,9 @@ func (w *windowing) described(state []job.StateDecl) job.Operator {
 type windowOperator[K comparable, T, A, R any] func(operator.WindowAggregate[K, T, A, R]) operator.WindowOperator
 
 // add adds the operator that def describes, with what was set on g.
-func (g grouped[K, T]) add[A, R any](def operator.WindowAggregate[K, T, A, R], make windowOperator[K, T, A, R]) Stream[R] {
+func (g grouped[K, T]) add[A, R any](def operator.WindowAggregate[K, T, A, R], construct windowOperator[K, T, A, R]) Stream[R] {
 	def.Lateness, def.Late, def.Trigger = g.w.lateness.Milliseconds(), g.w.late, g.w.trigger.Operator()
-	op := make(def)
+	op := construct(def)
 	out := addKeyed[K, T, R](g.k, g.w.described(op.State), op.New)
 	if g.w.late != "" {
 		g.w.j.sides[out.op] = map[string]reflect.Type{g.w.late: reflect.TypeFor[T]()}
@@ -143,7 +143,7 @@ func (g grouped[K, T]) unfit[R any]() (Stream[R], bool) {
 	return addKeyed[K, T, R](g.k, g.w.operator(), nil), true
 }
 
-func (g grouped[K, T]) aggregate[A, R any](agg window.Aggregator[K, T, A, R], c codec.Codec[A], acc error, make windowOperator[K, T, A, R]) Stream[R] {
+func (g grouped[K, T]) aggregate[A, R any](agg window.Aggregator[K, T, A, R], c codec.Codec[A], acc error, construct windowOperator[K, T, A, R]) Stream[R] {
 	if c == nil && acc == nil {
 		acc = fmt.Errorf("the codec is nil")
 	}
@@ -151,36 +151,36 @@ func (g grouped[K, T]) aggregate[A, R any](agg window.Aggregator[K, T, A, R], c 
 	if out, bad := g.unfit[R](); bad {
 		return out
 	}
-	return g.add(window.Define(g.w.w, g.k.key, g.k.kc, c, agg), make)
+	return g.add(window.Define(g.w.w, g.k.key, g.k.kc, c, agg), construct)
 }
 
-func (g grouped[K, T]) aggregateThen[A, R, U any](agg window.Aggregator[K, T, A, R], f func(p window.Pane[K], r *R, out *operator.Collector[U]), make windowOperator[K, T, A, U]) Stream[U] {
+func (g grouped[K, T]) aggregateThen[A, R, U any](agg window.Aggregator[K, T, A, R], f func(p window.Pane[K], r *R, out *operator.Collector[U]), construct windowOperator[K, T, A, U]) Stream[U] {
 	c, err := codec.Default[A]()
 	g.w.check(agg != nil, agg, window.CanMerge(agg), err)
 	g.w.refuse(f == nil, "the function behind the aggregation is nil")
 	if out, bad := g.unfit[U](); bad {
 		return out
 	}
-	return g.add(window.Then(g.w.w, g.k.key, g.k.kc, c, agg, f), make)
+	return g.add(window.Then(g.w.w, g.k.key, g.k.kc, c, agg, f), construct)
 }
 
-func (g grouped[K, T]) reduce[F ~func(acc, in *T)](f F, make windowOperator[K, T, T, T]) Stream[T] {
+func (g grouped[K, T]) reduce[F ~func(acc, in *T)](f F, construct windowOperator[K, T, T, T]) Stream[T] {
 	c := g.records()
 	g.w.refuse(f == nil, "the function is nil")
 	out, bad := g.unfit[T]()
 	if !bad {
-		out = g.add(window.Reduce(g.w.w, g.k.key, g.k.kc, c, f), make)
+		out = g.add(window.Reduce(g.w.w, g.k.key, g.k.kc, c, f), construct)
 	}
 	return out.withCodecOf(g.k.s.flow)
 }
 
-func (g grouped[K, T]) apply[R any](f func(p window.Pane[K], records []T, out *operator.Collector[R]), make windowOperator[K, T, []T, R]) Stream[R] {
+func (g grouped[K, T]) apply[R any](f func(p window.Pane[K], records []T, out *operator.Collector[R]), construct windowOperator[K, T, []T, R]) Stream[R] {
 	c := g.records()
 	g.w.refuse(f == nil, "the function is nil")
 	if out, bad := g.unfit[R](); bad {
 		return out
 	}
-	return g.add(window.Apply(g.w.w, g.k.key, g.k.kc, c, f), make)
+	return g.add(window.Apply(g.w.w, g.k.key, g.k.kc, c, f), construct)
 }
 
 // records is the codec of the records in state.

@@ -88,7 +88,7 @@ func (w rowWriter[T]) row(v *T) error {
 	if err != nil {
 		return job.Errorf(job.ClassRecord, "encode a row as %v: %w", w.format, err)
 	}
-	w.buf = buf
+	w.writer.buf = buf
 	if w.open.rows++; len(w.buf) < writeBuffer && w.limit == 0 {
 		return nil
 	}
