@@ -27,6 +27,15 @@ type Bulk[T any] interface {
 	DecodeAll(src []byte, vs []T) (int, error)
 }
 
+// Sharing is c's Copy for values that live as long as their copies or longer: strings, which nobody
+// changes, may have their memory in common.
+func Sharing[T any](c Codec[T]) func(dst, src *T) {
+	if s, ok := c.(interface{ share(dst, src *T) }); ok {
+		return s.share
+	}
+	return c.Copy
+}
+
 // Schema names an encoding and describes its shape.
 type Schema struct {
 	Codec   string // Name of the codec: struct, json, proto, string, int64, bytes, ...

@@ -439,8 +439,9 @@ func maxEntries(left, size int) uint64 {
 	return uint64(left / size)
 }
 
-// copy makes the value at dst equal to what encoding and decoding the value at src gives.
-func (p *program) copy(dst, src unsafe.Pointer) {
+// copy makes the value at dst equal to what encoding and decoding the value at src gives. share has it use the memory of
+// src's strings, which nobody changes.
+func (p *program) copy(dst, src unsafe.Pointer, share bool) {
 	for i := range p.ops {
 		o := &p.ops[i]
 		d, s := unsafe.Add(dst, o.off), unsafe.Add(src, o.off)
@@ -456,7 +457,11 @@ func (p *program) copy(dst, src unsafe.Pointer) {
 		case opByte:
 			*(*byte)(d) = *(*byte)(s)
 		case opString:
-			*(*string)(d) = strings.Clone(*(*string)(s))
+			text := *(*string)(s)
+			if !share {
+				text = strings.Clone(text)
+			}
+			*(*string)(d) = text
 		case opBytes:
 			*(*[]byte)(d) = cloneBytes(*(*[]byte)(s))
 		case opTime:
@@ -468,10 +473,10 @@ func (p *program) copy(dst, src unsafe.Pointer) {
 				continue
 			}
 			c := reflect.New(o.elem.typ).UnsafePointer()
-			o.elem.copy(c, e)
+			o.elem.copy(c, e, share)
 			*(*unsafe.Pointer)(d) = c
 		case opArray:
-			o.elem.copyAll(d, s, o.size)
+			o.elem.copyAll(d, s, o.size, share)
 		case opSlice:
 			from := (*sliceHeader)(s)
 			n, data := from.len, from.data
@@ -485,27 +490,27 @@ func (p *program) copy(dst, src unsafe.Pointer) {
 				to.SetZero()
 				to.Grow(n)
 				to.SetLen(n)
-				o.elem.copyAll(to.UnsafePointer(), data, n)
+				o.elem.copyAll(to.UnsafePointer(), data, n, share)
 			}
 		case opMap:
-			o.copyMap(d, s)
+			o.copyMap(d, s, share)
 		case opClear:
 			reflect.NewAt(o.typ, d).Elem().SetZero()
 		}
 	}
 }
 
-func (p *program) copyAll(dst, src unsafe.Pointer, n int) {
+func (p *program) copyAll(dst, src unsafe.Pointer, n int, share bool) {
 	if p.dense {
 		copy(unsafe.Slice((*byte)(dst), n*p.size), unsafe.Slice((*byte)(src), n*p.size))
 		return
 	}
 	for i := range n {
-		p.copy(unsafe.Add(dst, i*p.size), unsafe.Add(src, i*p.size))
+		p.copy(unsafe.Add(dst, i*p.size), unsafe.Add(src, i*p.size), share)
 	}
 }
 
-func (o *op) copyMap(d, s unsafe.Pointer) {
+func (o *op) copyMap(d, s unsafe.Pointer, share bool) {
 	from, to := reflect.NewAt(o.typ, s).Elem(), reflect.NewAt(o.typ, d).Elem()
 	if from.IsNil() {
 		to.SetZero()
@@ -519,8 +524,8 @@ func (o *op) copyMap(d, s unsafe.Pointer) {
 	for x.iter.Next() {
 		x.key.SetIterKey(&x.iter)
 		x.elem.SetIterValue(&x.iter)
-		o.key.copy(key.Addr().UnsafePointer(), x.key.Addr().UnsafePointer())
-		o.elem.copy(elem.Addr().UnsafePointer(), x.elem.Addr().UnsafePointer())
+		o.key.copy(key.Addr().UnsafePointer(), x.key.Addr().UnsafePointer(), share)
+		o.elem.copy(elem.Addr().UnsafePointer(), x.elem.Addr().UnsafePointer(), share)
 		m.SetMapIndex(key, elem)
 	}
 	to.Set(m)

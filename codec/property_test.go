@@ -153,7 +153,7 @@ func TestAnyTypeRoundTrips(t *testing.T) {
 				t.Fatalf("%v:\ngot  %+v\nwant %+v", typ, got.Elem(), v.Elem())
 			}
 			copied := reflect.New(typ)
-			p.copy(copied.UnsafePointer(), at)
+			p.copy(copied.UnsafePointer(), at, rapid.Bool().Draw(t, "share"))
 			if !reflect.DeepEqual(copied.Elem().Interface(), v.Elem().Interface()) {
 				t.Fatalf("%v: copy:\ngot  %+v\nwant %+v", typ, copied.Elem(), v.Elem())
 			}

@@ -189,6 +189,8 @@ func (text) Copy(dst, src *string) {
 	*dst = strings.Clone(*src)
 }
 
+func (text) share(dst, src *string) { *dst = *src }
+
 func (text) Append(dst []byte, v *string) ([]byte, error) {
 	s := *v
 	if len(s) > MaxValue-lenSize {

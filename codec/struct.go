@@ -67,7 +67,11 @@ func (c *structCodec[T]) Copy(dst, src *T) {
 		*dst = *src
 		return
 	}
-	c.program.copy(unsafe.Pointer(dst), unsafe.Pointer(src))
+	c.program.copy(unsafe.Pointer(dst), unsafe.Pointer(src), false)
+}
+
+func (c *structCodec[T]) share(dst, src *T) {
+	c.program.copy(unsafe.Pointer(dst), unsafe.Pointer(src), true)
 }
 
 func (c *structCodec[T]) Append(dst []byte, v *T) ([]byte, error) {

@@ -604,7 +604,7 @@ func newOwner[V any](c codec.Codec[V]) owner[V] {
 	if immutable(reflect.TypeFor[V]()) {
 		return owner[V]{}
 	}
-	return owner[V]{c.Copy}
+	return owner[V]{codec.Sharing(c)}
 }
 
 func (o owner[V]) put(dst, src *V) {

@@ -181,7 +181,7 @@ func OpenValue[K comparable, V any](b Backend, d ValueDesc[K, V]) (Value[K, V], 
 		make: func(p TableParams) (*table.Core, error) {
 			c := table.Config[K, V]{
 				First: p.First, Count: p.Count, K: p.K, Hash: d.Hash,
-				CopyKey: d.Key.Copy, CopyValue: d.Value.Copy, MaxFrozen: p.MaxFrozen,
+				CopyKey: d.Key.Copy, CopyValue: codec.Sharing(d.Value), MaxFrozen: p.MaxFrozen,
 			}
 			if err := c.Validate(); err != nil {
 				return nil, err

@@ -29,7 +29,7 @@ type Value[K comparable, V any] interface {
 	Upsert(group, slot uint64, key *K) (v *V, fresh bool)
 	// Get returns the value of key for reading, or nil. The pointer is valid until the next call.
 	Get(group, slot uint64, key *K) *V
-	// Set stores a copy of *v, which shares no memory with it.
+	// Set stores a copy of *v, which shares no memory with it but that of strings.
 	Set(group, slot uint64, key *K, v *V)
 	// Delete removes key; it tells whether there was a value.
 	Delete(group, slot uint64, key *K) bool

@@ -17,7 +17,7 @@ type Config[K comparable, V any] struct {
 	First, Count, K int
 	// Hash gives the group hash and the slot hash of a key. It must agree with what callers pass.
 	Hash func(key *K) (group, slot uint64)
-	// CopyKey and CopyValue make a copy that shares no memory with the original. *dst is zero before.
+	// CopyKey and CopyValue make a copy that shares no memory with the original that anybody changes. *dst is zero before.
 	// They are not called for types that are free of pointers.
 	CopyKey   func(dst, src *K)
 	CopyValue func(dst, src *V)
