@@ -20,6 +20,7 @@ type timers[K comparable] struct {
 	hash  func(*K) uint64
 	index timeIndex[hashed[K]]
 	cur   timerKey[K] // Storage of the current timer.
+	off   int         // How many were taken back and are still there.
 }
 
 type hashed[K comparable] struct {
@@ -53,18 +54,24 @@ func openTimers[K comparable](name string, b statebackend.Backend, kc codec.Code
 
 // rebuild fills the index from restored state.
 func (t *timers[K]) rebuild() {
-	for k := range t.state.All() {
+	for k, on := range t.state.All() {
 		t.index.add(k.Time, hashed[K]{k.Key, t.hash(&k.Key)})
+		if !*on {
+			t.off++
+		}
 	}
 }
 
 func (t *timers[K]) set(key *K, hash uint64, time int64) {
 	t.cur.Key, t.cur.Time = *key, time
 	v, fresh := t.state.Upsert(hash, slotAt(hash, time), &t.cur)
-	*v = true
-	if fresh {
+	switch {
+	case fresh:
 		t.index.add(time, hashed[K]{*key, hash})
+	case !*v:
+		t.off--
 	}
+	*v = true
 }
 
 // remove takes the timer back.
@@ -73,6 +80,7 @@ func (t *timers[K]) remove(key *K, hash uint64, time int64) {
 	slot, off := slotAt(hash, time), false
 	if v := t.state.Get(hash, slot, &t.cur); v != nil && *v {
 		t.state.Set(hash, slot, &t.cur, &off)
+		t.off++
 	}
 }
 
@@ -86,10 +94,14 @@ func (t *timers[K]) pop(w int64) (k hashed[K], time int64, ok bool) {
 		k = t.index.pop()
 		t.cur.Key, t.cur.Time = k.key, time
 		slot := slotAt(k.hash, time)
-		v := t.state.Get(k.hash, slot, &t.cur)
-		on := v != nil && *v
-		t.state.Delete(k.hash, slot, &t.cur)
-		if on {
+		on := true
+		if t.off > 0 { // Only then one has to look.
+			if v := t.state.Get(k.hash, slot, &t.cur); v != nil && !*v {
+				on = false
+				t.off--
+			}
+		}
+		if t.state.Delete(k.hash, slot, &t.cur) && on {
 			return k, time, true
 		}
 	}
