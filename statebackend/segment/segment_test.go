@@ -172,6 +172,21 @@ func TestWriterRefuses(t *testing.T) {
 	}
 }
 
+// A run as large as they come is read again, though its columns take bytes of their own.
+func TestLargestRun(t *testing.T) {
+	const size = (segment.MaxBlock - 64) / 64 * 64
+	data := make([]byte, size)
+	for i := range data {
+		data[i] = byte(i/64) & 3
+	}
+	d := segment.Descriptor{State: "counts", K: 1}
+	stored, _ := write(t, d, []run{{0, size / 64, data}})
+	got, _, err := read(stored, job.GroupRange{})
+	if err != nil || len(got) != 1 || !bytes.Equal(got[0].data, data) {
+		t.Errorf("%d runs, %v", len(got), err)
+	}
+}
+
 // FuzzTail feeds bytes, and bytes behind a footer that is right for them, to the parser of indexes, and
 // follows the index into the bytes.
 func FuzzTail(f *testing.F) {

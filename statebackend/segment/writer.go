@@ -54,7 +54,11 @@ func (w *Writer) Add(group int, entries int64, data []byte) error {
 	if group < w.desc.First || group > w.desc.Last || len(w.raw) > 0 && group < w.open.Last || len(w.blocks) > 0 && group < w.blocks[len(w.blocks)-1].Last {
 		return fmt.Errorf("key group %d is out of order in [%d,%d]", group, w.desc.First, w.desc.Last)
 	}
-	if len(w.raw) > 0 && len(w.raw)+len(w.plain)+len(data) > MaxBlock-maxRunHead {
+	stride := strideOf(entries, len(data))
+	if len(data)+stride > MaxBlock-maxRunHead {
+		stride = 0 // The columns' own bytes would not fit.
+	}
+	if len(w.raw) > 0 && len(w.raw)+len(w.plain)+len(data)+stride > MaxBlock-maxRunHead {
 		if err := w.flush(); err != nil {
 			return err
 		}
@@ -66,7 +70,6 @@ func (w *Writer) Add(group int, entries int64, data []byte) error {
 	w.open.Entries += entries
 	w.raw = binary.AppendUvarint(w.raw, uint64(group))
 	w.raw = binary.AppendUvarint(w.raw, uint64(entries))
-	stride := strideOf(entries, len(data))
 	w.raw = binary.AppendUvarint(w.raw, uint64(len(data)))
 	w.raw = binary.AppendUvarint(w.raw, uint64(stride))
 	w.columns(data, stride)
