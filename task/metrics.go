@@ -6,7 +6,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/cairnstream/cairn/exchange"
 	"github.com/cairnstream/cairn/operator"
 	"github.com/cairnstream/cairn/record"
 	"github.com/cairnstream/cairn/statebackend"
@@ -94,16 +93,14 @@ func (c *collector) task(ch chan<- prometheus.Metric, name string, s *subtask) {
 			ch <- prometheus.MustNewConstMetric(c.mark, prometheus.GaugeValue, float64(w)/1000, name, l.name, n)
 		}
 	}
-	senders := map[string][]exchange.Sender{}
-	if p := s.senders.Load(); p != nil {
-		senders = *p
-	}
-	for op, outs := range senders {
-		var sent int64
-		for _, o := range outs {
-			sent += o.Sent()
+	if senders := s.senders.Load(); senders != nil {
+		for op, outs := range *senders {
+			var sent int64
+			for _, o := range outs {
+				sent += o.Sent()
+			}
+			counter(c.bytes, float64(sent), name, op, n, "out")
 		}
-		counter(c.bytes, float64(sent), name, op, n, "out")
 	}
 	if sizes := s.sizes.Load(); sizes != nil {
 		for _, z := range *sizes {

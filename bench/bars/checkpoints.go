@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/cairnstream/cairn/coordinator"
@@ -50,16 +51,17 @@ func checkpointsCost(ctx context.Context, c config, l *local, keys int64, limit 
 	var on, off, sizes, each, cores []float64
 	var sync float64
 	pair := func(id job.ID, onFirst bool) error {
-		var sides [2]window // Without, with.
-		for side := range 2 {
-			with := (side == 0) == onFirst
-			w, err := l.span(ctx, id, with)
-			if err != nil {
+		var without, with window
+		order := []*window{&without, &with}
+		if onFirst {
+			slices.Reverse(order)
+		}
+		for _, w := range order {
+			var err error
+			if *w, err = l.span(ctx, id, w == &with); err != nil {
 				return err
 			}
-			sides[btoi(with)] = w
 		}
-		without, with := sides[0], sides[1]
 		on, off = append(on, with.cost()), append(off, without.cost())
 		each = append(each, (with.cost()-without.cost())*float64(with.records)/1e6/with.wall.Seconds()*checkpointEvery.Seconds())
 		cores = append(cores, with.cpu.Seconds()/with.wall.Seconds())
@@ -108,13 +110,6 @@ func checkpointsCost(ctx context.Context, c config, l *local, keys int64, limit 
 		},
 		{What: fmt.Sprintf("  synchronous part of a snapshot, worst, %d keys", keys), Value: sync, Unit: "ms", Limit: pauseLimit, Note: "as the tasks report it"},
 	}, nil
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // span measures a job for checkpointEvery. The checkpoint, if any, is triggered at once.
