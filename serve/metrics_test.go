@@ -2,7 +2,6 @@ package serve
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/cairnstream/cairn/connector/datagen"
 	"github.com/cairnstream/cairn/coordinator"
 	"github.com/cairnstream/cairn/job"
-	"github.com/cairnstream/cairn/metastore/etcd"
 	"github.com/cairnstream/cairn/operator"
 	"github.com/cairnstream/cairn/stream"
 	"github.com/cairnstream/cairn/watermark"
@@ -38,13 +36,8 @@ func (counting) Build(s job.Spec) (*operator.Blueprint, error) {
 
 // Every metric of a job that runs well is there under its name, with its labels.
 func TestMetrics(t *testing.T) {
-	dir := t.TempDir()
-	e, err := etcd.StartEmbedded(t.Context(), etcd.EmbeddedConfig{Dir: filepath.Join(dir, "etcd"), UnsafeNoFsync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Close)
-	jm := startJM(t, e.Endpoints()[0], "file://"+filepath.ToSlash(filepath.Join(dir, "blob")))
+	endpoint, blob := stores(t)
+	jm := startJM(t, endpoint, blob)
 	listen, http := jm.ports()["listen"], jm.ports()["http"]
 	eventually(t, "leader", isReady(t, http))
 	workers := []*running{startTM(t, counting{}, listen), startTM(t, counting{}, listen)}

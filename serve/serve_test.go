@@ -103,6 +103,18 @@ func eventually(t *testing.T, what string, f func() error) {
 	}
 }
 
+// stores are an etcd of the test's own and a folder for snapshots.
+func stores(t *testing.T) (endpoint, blob string) {
+	t.Helper()
+	dir := t.TempDir()
+	e, err := etcd.StartEmbedded(t.Context(), etcd.EmbeddedConfig{Dir: filepath.Join(dir, "etcd"), UnsafeNoFsync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	return e.Endpoints()[0], "file://" + filepath.ToSlash(filepath.Join(dir, "blob"))
+}
+
 func startJM(t *testing.T, etcd, blob string) *running {
 	r := newRunning(t)
 	r.start(func(ctx context.Context) error {
@@ -282,18 +294,12 @@ func closedPort(t *testing.T) string {
 
 // A job goes on, exactly once, when the leading JobManager hands over to the other, and when a TaskManager leaves.
 func TestHandOver(t *testing.T) {
-	dir := t.TempDir()
-	e, err := etcd.StartEmbedded(t.Context(), etcd.EmbeddedConfig{Dir: filepath.Join(dir, "etcd"), UnsafeNoFsync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Close)
-	blob := "file://" + filepath.ToSlash(filepath.Join(dir, "blob"))
+	endpoint, blob := stores(t)
 	prog := &numbers{sink: collect.New[int64](), n: 6000, rate: 1500}
-	first := startJM(t, e.Endpoints()[0], blob)
+	first := startJM(t, endpoint, blob)
 	a := first.ports()
 	eventually(t, "first leader", isReady(t, a["http"]))
-	second := startJM(t, e.Endpoints()[0], blob)
+	second := startJM(t, endpoint, blob)
 	b := second.ports()
 	eventually(t, "standby", isReady(t, b["http"])) // It knows the leader.
 	if v, err := api(t, b["listen"]).Version(t.Context()); err != nil || v.Leader || v.LeaderAddress != a["advertise"] {
