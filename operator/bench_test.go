@@ -57,7 +57,13 @@ func perRecord[T any](b *testing.B, op Operator, fill func(*record.Batch[T])) {
 		}
 		return n
 	}
-	for range 400 {
+	timed(b, 400, push)
+}
+
+// timed measures push, which returns how many records it pushed, after so many calls to warm up.
+func timed(b *testing.B, warm int, push func() int) {
+	b.Helper()
+	for range warm {
 		push()
 	}
 	b.ReportAllocs()

@@ -135,15 +135,5 @@ func BenchCo[T any](b *testing.B, op Operator, fill func(n int64, left bool, v *
 		}
 		return rows
 	}
-	for range 100 {
-		push()
-	}
-	b.ReportAllocs()
-	done := 0
-	b.ResetTimer()
-	start := cpuTime(b)
-	for done < b.N {
-		done += push()
-	}
-	b.ReportMetric(float64(cpuTime(b)-start)/float64(done), "cpu-ns/record")
+	timed(b, 100, push)
 }

@@ -260,13 +260,7 @@ func (m *mapTable[K, MK, V]) each(yield func(MK, *V) bool) {
 
 // walk goes over the entries that have not expired; use tells whether that counts as reading them.
 func (m *mapTable[K, MK, V]) walk(yield func(MK, *mapEntry[MK, V]) bool, use bool) {
-	h := m.heads.Get(m.cur.hash, m.cur.hash, m.cur.key)
-	if h == nil {
-		return
-	}
-	for k, more := h.first, true; more; {
-		e := m.items.peek(m.at(k))
-		next, hasNext := e.next, e.hasNext
+	for k, e := range m.chained {
 		if m.aged {
 			if use {
 				e = m.items.live(m.at(k))
@@ -277,11 +271,11 @@ func (m *mapTable[K, MK, V]) walk(yield func(MK, *mapEntry[MK, V]) bool, use boo
 		if e != nil && !yield(k, e) {
 			return
 		}
-		k, more = next, hasNext
 	}
 }
 
-func (m *mapTable[K, MK, V]) clear() {
+// chained goes over the entries of the current key, expired or not. The entry at hand may be removed.
+func (m *mapTable[K, MK, V]) chained(yield func(MK, *mapEntry[MK, V]) bool) {
 	h := m.heads.Get(m.cur.hash, m.cur.hash, m.cur.key)
 	if h == nil {
 		return
@@ -289,8 +283,16 @@ func (m *mapTable[K, MK, V]) clear() {
 	for k, more := h.first, true; more; {
 		e := m.items.peek(m.at(k))
 		next, hasNext := e.next, e.hasNext
-		m.items.remove(m.at(k))
+		if !yield(k, e) {
+			return
+		}
 		k, more = next, hasNext
+	}
+}
+
+func (m *mapTable[K, MK, V]) clear() {
+	for k := range m.chained {
+		m.items.remove(m.at(k))
 	}
 	m.heads.Delete(m.cur.hash, m.cur.hash, m.cur.key)
 }
