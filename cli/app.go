@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cairnstream/cairn/internal/gcfloor"
 	"github.com/cairnstream/cairn/serve"
 )
 
@@ -178,6 +179,7 @@ func (a *App) command(c *cobra.Command, o *options, run func(ctx context.Context
 		if printConfig != nil && *printConfig {
 			return o.print(a.Stdout)
 		}
+		gcfloor.Keep()
 		ctx, stop := a.Signals()
 		defer stop()
 		return run(ctx, args)

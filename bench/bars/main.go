@@ -14,6 +14,7 @@ import (
 
 	"github.com/cairnstream/cairn"
 	"github.com/cairnstream/cairn/cli"
+	"github.com/cairnstream/cairn/internal/gcfloor"
 )
 
 // Exit codes.
@@ -48,6 +49,7 @@ func main() {
 
 // command is the whole of it but for child processes; it returns the exit code.
 func command() int {
+	gcfloor.Keep() // As every command does.
 	var c config
 	only := flag.String("bars", "", "bars to measure, comma separated (default: all)")
 	list := flag.Bool("list", false, "list the bars and end")

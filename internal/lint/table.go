@@ -91,6 +91,7 @@ var layers = []row{
 
 	// What even level 0 stands on: language helpers that know nothing of streams.
 	{-1, "internal/invariant", nil},
+	{-1, "internal/gcfloor", nil},
 	{-1, "internal/group", nil},
 	{-1, "internal/proc", nil},
 	{-1, "internal/lint", nil},

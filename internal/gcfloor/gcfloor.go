@@ -1,0 +1,78 @@
+// Package gcfloor keeps the garbage collector from working all the time in a process whose live heap is small.
+//
+// The collector starts when the heap has doubled. A job without much state has a few MiB that live, so that it would
+// start hundreds of times a second, and while it marks every write of a pointer costs several times as much: a third of
+// the CPU time of such a job. With a floor it starts when the heap has doubled or holds Bytes, whichever is more.
+package gcfloor
+
+import (
+	"math"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Bytes is the heap up to which no collection starts, unless the process may only have less than eight times as much
+// memory.
+const Bytes = 96 << 20
+
+var once sync.Once
+
+// Keep sets the floor for this process, from now on. The environment's GOGC wins: who sets it has decided.
+func Keep() {
+	if os.Getenv("GOGC") != "" {
+		return
+	}
+	once.Do(func() { (&tuner{floor: min(Bytes, memoryLimit()/8), percent: normal}).adjust() })
+}
+
+// normal is the collector's own setting: it starts when the heap has doubled.
+const normal = 100
+
+type tuner struct {
+	floor   uint64
+	percent int // As set.
+}
+
+// adjust sets by how much the heap may grow now, and has itself called again after the next collection.
+func (t *tuner) adjust() {
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(live)
+	if p := percentFor(live[0].Value.Uint64(), t.floor); far(p, t.percent) {
+		t.percent = p
+		debug.SetGCPercent(p)
+	}
+	sentinel := new([16]byte)
+	runtime.AddCleanup(sentinel, func(t *tuner) { t.adjust() }, t)
+}
+
+// percentFor is the growth that brings a heap of which so much lives to the floor, or to twice its size.
+func percentFor(live, floor uint64) int {
+	live = max(live, 1<<20)
+	if 2*live >= floor {
+		return normal
+	}
+	return int((floor - live) * 100 / live)
+}
+
+// far tells whether it is worth stopping the world for a new setting.
+func far(p, q int) bool { return p != q && (p == normal || 8*p > 9*q || 9*p < 8*q) }
+
+// memoryLimit is how much memory the process may have: what GOMEMLIMIT says, or its control group.
+func memoryLimit() uint64 {
+	limit := uint64(debug.SetMemoryLimit(-1))
+	for _, f := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
+		raw, err := os.ReadFile(f)
+		if err != nil {
+			continue
+		}
+		if n, err := strconv.ParseUint(strings.TrimSpace(string(raw)), 10, 64); err == nil {
+			limit = min(limit, n)
+		}
+	}
+	return min(limit, math.MaxInt64)
+}
