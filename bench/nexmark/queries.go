@@ -57,6 +57,12 @@ func Names() []string {
 	return names
 }
 
+// CheckName says what is wrong with the name of a query.
+func CheckName(name string) error {
+	_, _, err := find(name)
+	return err
+}
+
 // find is the query with that name, and its number of keys.
 func find(name string) (q query, keys int64, err error) {
 	base, rest, counted := strings.Cut(name, "/")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,12 +20,13 @@ import (
 // benchmark is a call of cairn bench nexmark.
 type benchmark struct {
 	nexmark.Options
-	query        string
-	keys         int64
-	verify, json bool
-	params       bool // Events, seed or jitter were given.
-	stdout       io.Writer
-	heading      bool // It has been printed.
+	query   string
+	keys    int64
+	verify  bool
+	params  bool // Events, seed or jitter were given.
+	output  string
+	stdout  io.Writer
+	heading bool // It has been printed.
 }
 
 func benchCommand(a *cli.App) *cobra.Command {
@@ -53,8 +55,23 @@ func benchCommand(a *cli.App) *cobra.Command {
 			return err
 		}
 	}
+	choice := func(p *string, words ...string) func(string) error {
+		return func(text string) error {
+			if !slices.Contains(words, text) {
+				return fmt.Errorf("%q is not %s", text, strings.Join(words, " or "))
+			}
+			*p = text
+			return nil
+		}
+	}
 	flags := map[string]cli.Text{
-		"query":  {Value: &b.query, Arg: "NAME", Usage: "one of " + strings.Join(nexmark.Names(), ", ") + ", or all (default all)"},
+		"query": {Set: func(text string) error {
+			b.query = text
+			if text == "all" {
+				return nil
+			}
+			return nexmark.CheckName(text)
+		}, Arg: "NAME", Usage: "one of " + strings.Join(nexmark.Names(), ", ") + ", or all (default all)"},
 		"events": {Set: number(&b.Events, 1, &b.params), Arg: "N", Usage: "number of events (default 10000000)"},
 		"seed": {Set: func(text string) (err error) {
 			b.params = true
@@ -64,7 +81,7 @@ func benchCommand(a *cli.App) *cobra.Command {
 		"parallelism": {Set: small(&b.Parallelism), Arg: "P", Usage: "subtasks of each operator (default 2)"},
 		"jitter-ms":   {Set: number(&b.Jitter, 0, &b.params), Arg: "J", Usage: "how far events come out of order (default 0)"},
 		"keys":        {Set: number(&b.keys, 1, nil), Arg: "K", Usage: "keys of keyed-count (default 1000000; with all: 100000, 1000000 and 10000000)"},
-		"backend":     {Value: &b.Backend, Arg: "NAME", Usage: "state backend, fs or memory (default fs)"},
+		"backend":     {Set: choice(&b.Backend, "fs", "memory"), Arg: "NAME", Usage: "state backend, fs or memory (default fs)"},
 		"verify":      {YesNo: &b.verify, Usage: "check answers only: without parameters every one that the reference has"},
 		"taskmanagers": {Set: small(&b.TaskManagers), Arg: "N",
 			Usage: "above 1: that many TaskManager processes, replaced when they end (default: everything in this process)"},
@@ -74,13 +91,7 @@ func benchCommand(a *cli.App) *cobra.Command {
 			}
 			return err
 		}, Arg: "RECORDS_PER_S", Usage: "records per second that the source makes (default: as many as are taken)"},
-		"output": {Short: "o", Arg: "FORMAT", Usage: "table, or json: an object a line (default table)", Set: func(text string) error {
-			if text != "table" && text != "json" {
-				return fmt.Errorf("%q is not table or json", text)
-			}
-			b.json = text == "json"
-			return nil
-		}},
+		"output": {Set: choice(&b.output, "table", "json"), Short: "o", Arg: "FORMAT", Usage: "table, or json: an object a line (default table)"},
 	}
 	return a.Group(&cobra.Command{Use: "bench", Short: "measures"},
 		a.Simple(&cobra.Command{
@@ -150,7 +161,7 @@ func (b *benchmark) names() []string {
 
 // print writes a result at once, since the next one may take long.
 func (b *benchmark) print(r nexmark.Result, o nexmark.Options) error {
-	if b.json {
+	if b.output == "json" {
 		return json.NewEncoder(b.stdout).Encode(r)
 	}
 	if !b.heading {
