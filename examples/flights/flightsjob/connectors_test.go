@@ -64,8 +64,8 @@ func TestConnectors(t *testing.T) {
 		}
 		b := &record.Batch[Daily]{}
 		for k, d := range sums {
-			day, _ := time.Parse(time.DateOnly, k.Day)
-			b.Rows = append(b.Rows, Delays{}.Result(window.Pane[string]{Key: k.Origin, Start: day.UnixMilli()}, d))
+			day, _ := time.Parse(time.DateOnly, k.Start)
+			b.Rows = append(b.Rows, Delays{}.Result(window.Pane[string]{Key: k.Airport, Start: day.UnixMilli()}, d))
 		}
 		if err := w.Write(b); err != nil {
 			t.Fatal(err)
