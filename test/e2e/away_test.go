@@ -26,7 +26,7 @@ func TestAway(t *testing.T) {
 	if _, err := flightsjob.Deal(input, parallelism); err != nil {
 		t.Fatal(err)
 	}
-	sub := submission(t, input, output, 350, func(s *job.Settings) { // About a minute.
+	sub := submission(t, "flights-daily", input, output, 350, func(s *job.Settings) { // About a minute.
 		s.CheckpointInterval, s.CheckpointTimeout = 500*time.Millisecond, 5*time.Second
 	})
 	sub.Spec.Version = versionOf(ctx, c)

@@ -40,12 +40,12 @@ func runAll(m *testing.M) int {
 	return m.Run()
 }
 
-// cluster is one JobManager and a few TaskManagers on an external etcd and S3.
+// cluster is one JobManager and a few TaskManagers.
 type cluster struct {
 	t      *testing.T
 	dir    string
-	etcd   *servers.EtcdCluster
-	s3     *servers.S3Server
+	etcd   *servers.EtcdCluster // nil: the JobManager's own.
+	s3     *servers.S3Server    // nil: a directory.
 	jm     *proc.Process
 	tms    []*proc.Process
 	addr   string // Of the JobManager: the same after every start.
@@ -53,9 +53,25 @@ type cluster struct {
 	slots  int
 }
 
+// startCluster starts one on an external etcd and S3.
 func startCluster(t *testing.T, taskManagers, slots int) *cluster {
 	t.Helper()
 	c := &cluster{t: t, dir: t.TempDir(), slots: slots, etcd: servers.Etcd(t, 1), s3: servers.S3(t)}
+	c.start(taskManagers)
+	return c
+}
+
+// startSmallCluster starts one on an embedded etcd and a directory.
+func startSmallCluster(t *testing.T, taskManagers, slots int) *cluster {
+	t.Helper()
+	c := &cluster{t: t, dir: t.TempDir(), slots: slots}
+	c.start(taskManagers)
+	return c
+}
+
+func (c *cluster) start(taskManagers int) {
+	t := c.t
+	t.Helper()
 	if dir := os.Getenv("CAIRN_E2E_LOGS"); dir != "" {
 		c.dir = filepath.Join(dir, filepath.Base(t.Name()))
 		if err := os.MkdirAll(c.dir, 0o755); err != nil {
@@ -74,14 +90,28 @@ func startCluster(t *testing.T, taskManagers, slots int) *cluster {
 	if c.client, err = rpc.NewClient(rpc.ClientConfig{JobManagers: []string{c.addr}}); err != nil {
 		t.Fatal(err)
 	}
-	return c
+}
+
+// env is what the processes need to use the blob store.
+func (c *cluster) env() []string {
+	if c.s3 == nil {
+		return nil
+	}
+	return c.s3.Env()
 }
 
 func (c *cluster) startJobManager() {
 	c.t.Helper()
+	etcd, blobs := "embedded:"+filepath.Join(c.dir, "etcd"), "file://"+filepath.Join(c.dir, "blobs")
+	if c.etcd != nil {
+		etcd = c.etcd.Endpoints[0]
+	}
+	if c.s3 != nil {
+		blobs = c.s3.URL("e2e")
+	}
 	p, err := proc.Start(proc.Config{
-		Name: "jobmanager", Binary: filepath.Join(bin, "jobmanager"), Dir: c.dir, Env: c.s3.Env(),
-		Args: []string{"--listen", c.addr, "--http", "127.0.0.1:0", "--etcd", c.etcd.Endpoints[0], "--blob", c.s3.URL("e2e")},
+		Name: "jobmanager", Binary: filepath.Join(bin, "jobmanager"), Dir: c.dir, Env: c.env(),
+		Args: []string{"--listen", c.addr, "--http", "127.0.0.1:0", "--etcd", etcd, "--blob", blobs},
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -92,7 +122,7 @@ func (c *cluster) startJobManager() {
 func (c *cluster) startTaskManager(i int) {
 	c.t.Helper()
 	p, err := proc.Start(proc.Config{
-		Name: fmt.Sprintf("taskmanager-%d", i), Binary: filepath.Join(bin, "taskmanager"), Dir: c.dir, Env: c.s3.Env(),
+		Name: fmt.Sprintf("taskmanager-%d", i), Binary: filepath.Join(bin, "taskmanager"), Dir: c.dir, Env: c.env(),
 		Args: []string{"--jobmanager", c.addr, "--slots", fmt.Sprint(c.slots), "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--dir", filepath.Join(c.dir, fmt.Sprintf("local-%d", i))},
 	})
 	if err != nil {
@@ -117,7 +147,9 @@ func (c *cluster) stop() {
 			}
 		}
 	}
-	c.etcd.Kill()
+	if c.etcd != nil {
+		c.etcd.Kill()
+	}
 }
 
 // get asks for the job until a JobManager answers.

@@ -56,12 +56,16 @@ func TestKills(t *testing.T) {
 	})
 }
 
-// submission makes the flights job.
-func submission(t *testing.T, input, output string, rate int, s func(*job.Settings)) coordinator.Submission {
+// submission makes a job of a flights program.
+func submission(t *testing.T, program, input, output string, rate int, s func(*job.Settings)) coordinator.Submission {
 	t.Helper()
-	p := cairn.NewPrograms(cairn.Program("flights-daily", flightsjob.DailyJob))
+	p := cairn.NewPrograms(
+		cairn.Program("flights-daily", flightsjob.DailyJob),
+		cairn.Program("flights-sliding", flightsjob.SlidingJob),
+		cairn.Program("flights-sessions", flightsjob.SessionsJob),
+	)
 	spec := job.Spec{
-		Name: "flights-daily", Program: "flights-daily",
+		Name: program, Program: program,
 		Args: map[string]string{"input": filepath.Join(input, "*"), "output": output, "rate": fmt.Sprint(rate)},
 	}
 	bp, err := p.Build(spec)
@@ -85,7 +89,7 @@ func runWithKills(t *testing.T, seed uint64, mode job.Mode) string {
 	if _, err := flightsjob.Deal(input, parallelism); err != nil {
 		t.Fatal(err)
 	}
-	sub := submission(t, input, output, rate, func(s *job.Settings) {
+	sub := submission(t, "flights-daily", input, output, rate, func(s *job.Settings) {
 		s.CheckpointInterval, s.CheckpointMode = 500*time.Millisecond, mode
 	})
 	sub.Spec.Version = versionOf(ctx, c)
