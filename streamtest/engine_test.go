@@ -3,9 +3,11 @@ package streamtest_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -118,14 +120,75 @@ func slow(o operator.AsyncOptions) func(stream.Stream[reading]) stream.Stream[st
 	}
 }
 
+const flakyRetries = 3
+
+// flaky is a service that fails as often as the reading decides: up to as many times as it is asked again, or, with one in
+// seven, always, whose number the fallback then makes negative. With a timeout it does not answer, in place of failing.
+func flaky(o operator.AsyncOptions) func(stream.Stream[reading]) stream.Stream[string] {
+	o.Capacity, o.Retries, o.Backoff, o.MaxBackoff = 20, flakyRetries, 10*time.Millisecond, 15*time.Millisecond
+	return func(s stream.Stream[reading]) stream.Stream[string] {
+		var asked struct {
+			sync.Mutex
+			times map[int64]int64 // By number.
+		}
+		asked.times = map[int64]int64{}
+		return s.AsyncWith("flaky", o, operator.AsyncCalls[reading, reading]{
+			Call: func(ctx context.Context, r reading) ([]reading, error) {
+				asked.Lock()
+				asked.times[r.N]++
+				times := asked.times[r.N]
+				asked.Unlock()
+				switch {
+				case r.N%7 != 0 && times > r.N%(flakyRetries+1):
+					return []reading{r}, nil
+				case o.Timeout > 0:
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return nil, errors.New("busy")
+			},
+			Fallback: func(_ context.Context, r reading, err error) ([]reading, error) {
+				if late := errors.Is(err, context.DeadlineExceeded); late != (o.Timeout > 0) || r.N%7 != 0 {
+					return nil, fmt.Errorf("the fallback is asked for %v: %w", r, err)
+				}
+				r.N = -r.N
+				return []reading{r}, nil
+			},
+		}).KeyBy(sensor).Window("windows", window.Tumbling(time.Minute)).Aggregate(tally)
+	}
+}
+
+// tallied is the answer for readings that went through flaky.
+func tallied(list []streamtest.Event[reading]) (rows []string) {
+	type pane struct {
+		sensor string
+		start  int64
+	}
+	const minute = 60_000
+	sums := map[pane][2]int64{}
+	for _, e := range list {
+		p := pane{e.Row.Sensor, (e.Time+minute)/minute*minute - minute} // None is more than a minute before 1970.
+		n := e.Row.N
+		if n%7 == 0 {
+			n = -n
+		}
+		sums[p] = [2]int64{sums[p][0] + 1, sums[p][1] + n}
+	}
+	for p, s := range sums {
+		rows = append(rows, fmt.Sprintf("%s %d-%d: %d, %d", p.sensor, p.start, p.start+minute, s[0], s[1]))
+	}
+	return rows
+}
+
 // Every operator gives the same answer, however its input is cut and interleaved, and wherever the
 // job is stopped and goes on.
 func TestEngine(t *testing.T) {
 	for _, x := range []struct {
 		name    string
 		program func(stream.Stream[reading]) stream.Stream[string]
-		order   func(*reading) string // nil when the answer follows from event time alone.
-		n       int64                 // Of readings, 0 for 1500; 6000 is enough for batches of 4096.
+		order   func(*reading) string                      // nil when the answer follows from event time alone.
+		n       int64                                      // Of readings, 0 for 1500; 6000 is enough for batches of 4096.
+		want    func([]streamtest.Event[reading]) []string // nil for what a plain run gives.
 	}{
 		{name: "stateless", program: func(s stream.Stream[reading]) stream.Stream[string] {
 			even := s.Filter("even", func(r *reading) bool { return r.N%2 == 0 })
@@ -319,9 +382,16 @@ func TestEngine(t *testing.T) {
 		}},
 		{name: "async ordered", program: slow(operator.AsyncOptions{Ordered: true, Capacity: 20})},
 		{name: "async unordered", n: 6000, program: slow(operator.AsyncOptions{Capacity: 20})},
+		{name: "async ordered with retries", n: 6000, program: flaky(operator.AsyncOptions{Ordered: true}), want: tallied},
+		{name: "async unordered with retries", n: 6000, program: flaky(operator.AsyncOptions{}), want: tallied},
+		{name: "async ordered with timeouts", n: 6000, program: flaky(operator.AsyncOptions{Ordered: true, Timeout: 30 * time.Millisecond}), want: tallied},
+		{name: "async unordered with timeouts", n: 6000, program: flaky(operator.AsyncOptions{Timeout: 30 * time.Millisecond}), want: tallied},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			e := streamtest.Equivalence[reading, string]{Program: x.program, Input: readings(cmp.Or(x.n, 1500)), Order: x.order, Runs: *runs, Seed: *seed}
+			if x.want != nil {
+				e.Want = x.want(e.Input)
+			}
 			streamtest.Equivalent(t, e)
 		})
 	}
