@@ -242,8 +242,7 @@ func (s *gridSource) read() (n int) {
 	return n
 }
 
-// P31: four subtasks, two of which have no split, with alignment. Those hold nobody up, and all is
-// read.
+// Of four subtasks with alignment two have no split. Those hold nobody up, and all is read.
 func TestP31EmptySubtaskIsNoConstraint(t *testing.T) {
 	for _, idle := range []time.Duration{0, time.Second} {
 		g := newGrid(t)
@@ -259,7 +258,7 @@ func TestP31EmptySubtaskIsNoConstraint(t *testing.T) {
 	}
 }
 
-// P31: the same where the splits are not dealt out yet, or will never be.
+// Nor do subtasks hold anybody up whose splits are not dealt out yet, or will never be.
 func TestP31WaitingForSplitsIsNoConstraint(t *testing.T) {
 	g := newGrid(t)
 	f := newFeed(1)
@@ -272,7 +271,7 @@ func TestP31WaitingForSplitsIsNoConstraint(t *testing.T) {
 	}
 }
 
-// P32: two splits with a drift of 1 s and an idle timeout of 3 s. One stops; the other is paused at
+// Two splits are aligned with a drift of 1 s and an idle timeout of 3 s. One stops; the other is paused at
 // the drift, and that does not make it idle. Once the first is idle the second goes on, and when the
 // first comes back both are aligned again and read to their ends.
 func TestP32PausedSplitIsNotIdleAndResumes(t *testing.T) {
@@ -309,8 +308,8 @@ func TestP32PausedSplitIsNotIdleAndResumes(t *testing.T) {
 	}
 }
 
-// P32: a split that is paused for much longer than the idle timeout is not idle, as the one it
-// waits for has none.
+// A split that is paused for the sake of another, which has no idle timeout, is not idle, though that
+// lasts much longer than its own.
 func TestP32PausedSplitNeverBecomesIdle(t *testing.T) {
 	g := newGrid(t)
 	slow, fast := newFeed(1), newFeed(1)
@@ -330,7 +329,7 @@ func TestP32PausedSplitNeverBecomesIdle(t *testing.T) {
 	}
 }
 
-// P38: one source stands still, another is fast: it stays within the drift until the first goes on
+// One source stands still, another is fast: it stays within the drift until the first goes on
 // or ends.
 func TestP38FastSourceIsPausedAtTheDrift(t *testing.T) {
 	g := newGrid(t)

@@ -73,9 +73,9 @@ func marks(out *recorder[int64], kind record.MarkKind) (n int) {
 	return n
 }
 
-// P33: what comes next takes 10 s for each batch and the idle timeout is 5 s. Both splits have
-// input again whenever they are asked, with moments without in between: neither is idle, and no
-// record is late.
+// A split is not idle because what comes next is slow: that takes 10 s for each batch and the idle
+// timeout is 5 s. Both splits have input again whenever they are asked, with moments without in
+// between: neither is idle, and no record is late.
 func TestP33BackpressureIsNotIdleness(t *testing.T) {
 	f := newFeed(2)
 	r, out, _ := startSlow(t, f, watermark.Monotonous().Idle(5*time.Second), 10*time.Second)
@@ -126,7 +126,7 @@ func TestP33OnlyTrueWaitingCounts(t *testing.T) {
 	}
 }
 
-// P35: a split that never had a record becomes idle, beside others and alone, and restored as well
+// A split that never had a record becomes idle, beside others and alone, and restored as well
 // as new.
 func TestP35IdleFromTheStart(t *testing.T) {
 	for _, restored := range []bool{false, true} {
@@ -176,7 +176,7 @@ func TestP35IdleFromTheStart(t *testing.T) {
 	}
 }
 
-// P37: stopped and restored long after, with as many subtasks or fewer: the splits have the
+// A reader is stopped and restored long after, with as many subtasks or fewer: the splits have the
 // watermarks that they had, the reader's does not go back, and moves on.
 func TestP37WatermarkAfterARestore(t *testing.T) {
 	f := newFeed(3)

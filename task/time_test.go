@@ -132,7 +132,7 @@ func (c *cluster) still(read func() int64) int64 {
 	return last
 }
 
-// P31: parallelism 4, two splits, alignment on: the subtasks without a split hold nobody up, with
+// At parallelism 4 two splits are aligned: the subtasks without a split hold nobody up, with
 // checkpoints and a restore in the middle, and with more subtasks.
 func TestP31AlignmentWithEmptySubtasks(t *testing.T) {
 	src := newTap(2)
@@ -165,7 +165,7 @@ func TestP31AlignmentWithEmptySubtasks(t *testing.T) {
 	}
 }
 
-// P38: source a stands still, b is fast. b is paused at the drift, while checkpoints go on, also
+// Source a stands still, b is fast. b is paused at the drift, while checkpoints go on, also
 // behind a restore; once a goes on to its end so does b.
 func TestP38StalledAndFastSource(t *testing.T) {
 	a, b := newTap(1), newTap(2)
@@ -211,7 +211,7 @@ func TestP38StalledAndFastSource(t *testing.T) {
 	}
 }
 
-// P35: two sources, one of which never has a record. The windows of the other one fire once it is
+// One of two sources never has a record. The windows of the other one fire once it is
 // idle.
 func TestP35SourceWithoutRecords(t *testing.T) {
 	a, b := newTap(1), newTap(1)
