@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cairnstream/cairn/blob/mem"
+	"github.com/cairnstream/cairn/coordinator/lifecycle"
 	"github.com/cairnstream/cairn/exchange"
 	"github.com/cairnstream/cairn/exchange/inproc"
 	"github.com/cairnstream/cairn/job"
@@ -433,7 +434,10 @@ func (h *Harness) handle(r job.Report) {
 		h.states[r.Task] = r.State
 		if r.State == job.TaskFinished {
 			h.finished[r.Task] = h.last[r.Task]
-			h.readersDone(r.Task)
+			finished := func(t job.Task) bool { return h.states[t] == job.TaskFinished }
+			if en, done := lifecycle.TopologyOf(h.plan).ReadersDone(r.Task, finished); done {
+				h.worker.Handle(job.ReadersDone{Run: h.run(), Task: en})
+			}
 		}
 	case job.Mail:
 		if r.Run == h.run() {
@@ -448,19 +452,4 @@ func (h *Harness) handle(r job.Report) {
 			h.declined = &r.Failure
 		}
 	}
-}
-
-// readersDone tells an enumerator when its last reader has finished.
-func (h *Harness) readersDone(t job.Task) {
-	v := h.plan.Vertices[h.plan.Vertex(t.Vertex)]
-	if !v.Reader {
-		return
-	}
-	for i := range v.Parallelism {
-		if h.states[job.Task{Vertex: v.Name, Subtask: i}] != job.TaskFinished {
-			return
-		}
-	}
-	en := h.plan.Vertices[h.plan.Edges[v.In[0]].From].Name
-	h.worker.Handle(job.ReadersDone{Run: h.run(), Task: job.Task{Vertex: en}})
 }

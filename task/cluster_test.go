@@ -14,6 +14,7 @@ import (
 
 	"github.com/cairnstream/cairn/blob"
 	"github.com/cairnstream/cairn/blob/mem"
+	"github.com/cairnstream/cairn/coordinator/lifecycle"
 	"github.com/cairnstream/cairn/exchange"
 	xgrpc "github.com/cairnstream/cairn/exchange/grpc"
 	"github.com/cairnstream/cairn/exchange/inproc"
@@ -193,7 +194,10 @@ func (c *cluster) handle(r job.Report) job.Report {
 		c.states[r.Task] = r.State
 		if r.State == job.TaskFinished {
 			c.finished[r.Task] = c.last[r.Task]
-			c.readersDone(r.Task)
+			finished := func(t job.Task) bool { return c.states[t] == job.TaskFinished }
+			if en, done := lifecycle.TopologyOf(c.plan).ReadersDone(r.Task, finished); done {
+				c.all(job.ReadersDone{Run: c.run(), Task: en})
+			}
 		}
 	case job.Mail:
 		if r.Run == c.run() {
@@ -203,21 +207,6 @@ func (c *cluster) handle(r job.Report) job.Report {
 		return r
 	}
 	return nil
-}
-
-// readersDone tells an enumerator when its last reader has finished.
-func (c *cluster) readersDone(t job.Task) {
-	v := c.plan.Vertices[c.plan.Vertex(t.Vertex)]
-	if !v.Reader {
-		return
-	}
-	for i := range v.Parallelism {
-		if c.states[job.Task{Vertex: v.Name, Subtask: i}] != job.TaskFinished {
-			return
-		}
-	}
-	en := c.plan.Vertices[c.plan.Edges[v.In[0]].From].Name
-	c.all(job.ReadersDone{Run: c.run(), Task: job.Task{Vertex: en}})
 }
 
 // until handles reports until cond holds; a failed task ends the test.

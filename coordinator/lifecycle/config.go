@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"slices"
 	"time"
 
 	"github.com/cairnstream/cairn/job"
@@ -73,6 +74,17 @@ func TopologyOf(p *job.Plan) Topology {
 		}
 	}
 	return t
+}
+
+// ReadersDone tells, when a task has finished, whether it was a reader and the last of its enumerator, which is to know.
+func (t Topology) ReadersDone(task job.Task, finished func(job.Task) bool) (enumerator job.Task, done bool) {
+	for _, enumerator := range t.Enumerators {
+		readers := t.Readers[enumerator]
+		if slices.Contains(readers, task) {
+			return enumerator, !slices.ContainsFunc(readers, func(r job.Task) bool { return !finished(r) })
+		}
+	}
+	return job.Task{}, false
 }
 
 const (

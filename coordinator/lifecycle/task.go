@@ -47,7 +47,9 @@ func (m *Machine) follow(ev TaskChanged) {
 		m.fail(CauseTask, job.Failure{Class: job.ClassInfrastructure, Task: ev.Task.String(), Worker: m.tasks[ev.Task].worker, Message: "its worker cancelled it"}, false)
 		return
 	case job.TaskFinished:
-		m.readersDone(ev.Task)
+		if en, done := m.cfg.Topology.ReadersDone(ev.Task, func(t job.Task) bool { return finished(m.tasks[t].state) }); done {
+			m.emit(ReadersDone{m.attempt, en, m.tasks[en].worker})
+		}
 	}
 	if m.state == Deploying {
 		m.deploying()
@@ -90,16 +92,6 @@ func (m *Machine) deploying() {
 		m.failedAt = time.Time{}
 	}
 	m.emit(a)
-}
-
-// readersDone tells the enumerators whose last reader has finished.
-func (m *Machine) readersDone(t job.Task) {
-	for _, enumerator := range m.cfg.Topology.Enumerators {
-		readers := m.cfg.Topology.Readers[enumerator]
-		if slices.Contains(readers, t) && !slices.ContainsFunc(readers, func(r job.Task) bool { return !finished(m.tasks[r].state) }) {
-			m.emit(ReadersDone{m.attempt, enumerator, m.tasks[enumerator].worker})
-		}
-	}
 }
 
 func (m *Machine) workerLost(ev WorkerLost) {
