@@ -52,8 +52,8 @@ func (c *BroadcastContext[U]) Watermark() int64 { return *c.now }
 // of the two is at rest whenever the other has a batch.
 type coOp[K comparable, A, B, U any] struct {
 	keyedCore[K, U]
-	left  segments[A]
-	right segments[B]
+	left  segments
+	right segments
 
 	leftKey  func(*A) K
 	rightKey func(*B) K // nil when the second input is broadcast.
@@ -83,8 +83,8 @@ func NewBroadcastStates[K comparable](key codec.Codec[K]) *States[K] {
 }
 
 func (p *coOp[K, A, B, U]) Open(c *Context) error {
-	p.left = segments[A]{process: p.lefts, fire: p.fire, pass: p.pass, done: p.done, now: c.Watermark}
-	p.right = segments[B]{process: p.rights, fire: p.fire, pass: p.pass, done: p.done, now: c.Watermark}
+	p.left = segments{process: p.lefts, fire: p.fire, pass: p.pass, done: p.done, now: c.Watermark}
+	p.right = segments{process: p.rights, fire: p.fire, pass: p.pass, done: p.done, now: c.Watermark}
 	if p.makeShared == nil {
 		s := NewStates(p.kc)
 		return p.open(c, s, func() (onTimer, onClock func(*KeyedContext[K, U])) {
@@ -110,10 +110,10 @@ func (p *coOp[K, A, B, U]) Ready() error {
 func (p *coOp[K, A, B, U]) Push(input int, a record.Any) error {
 	if input == 0 {
 		p.left.now = p.ctx.now
-		return p.left.push(batchOf[A](a))
+		return p.left.push(a)
 	}
 	p.right.now = p.ctx.now
-	return p.right.push(batchOf[B](a))
+	return p.right.push(a)
 }
 
 func (p *coOp[K, A, B, U]) Pending() bool { return p.left.pending() || p.right.pending() }
@@ -131,11 +131,12 @@ func (p *coOp[K, A, B, U]) Interruptible() bool {
 
 func (p *coOp[K, A, B, U]) EndOfData() error { return p.left.advance(record.MaxTime) }
 
-func (p *coOp[K, A, B, U]) lefts(b *record.Batch[A], from, to int) error {
-	return p.rows(b, from, to, p.leftKey, p.handler.Left)
+func (p *coOp[K, A, B, U]) lefts(a record.Any, from, to int) error {
+	return p.rows(batchOf[A](a), from, to, p.leftKey, p.handler.Left)
 }
 
-func (p *coOp[K, A, B, U]) rights(b *record.Batch[B], from, to int) error {
+func (p *coOp[K, A, B, U]) rights(a record.Any, from, to int) error {
+	b := batchOf[B](a)
 	if p.rightKey != nil {
 		return p.rows(b, from, to, p.rightKey, p.handler.Right)
 	}

@@ -27,14 +27,14 @@ var LateBounds = [...]time.Duration{time.Second, 10 * time.Second, time.Minute, 
 // of them have a sum.
 const maxLate = 1 << 50
 
-// noteLate counts a record with event time t that comes too late at watermark now.
-func (c *Counters) noteLate(t, now int64) {
+// noteLate counts n records with event time t that come too late at watermark now.
+func (c *Counters) noteLate(n, t, now int64) {
 	by := min(max(now-t, 0), maxLate)
 	if now > t && by == 0 { // Out of the range of the difference.
 		by = maxLate
 	}
-	c.Late.Add(1)
-	c.LateSum.Add(by)
+	c.Late.Add(n)
+	c.LateSum.Add(n * by)
 	if by > c.LateMost.Load() {
 		c.LateMost.Store(by)
 	}
@@ -42,5 +42,5 @@ func (c *Counters) noteLate(t, now int64) {
 	for i < len(LateBounds) && by > LateBounds[i].Milliseconds() {
 		i++
 	}
-	c.LateBy[i].Add(1)
+	c.LateBy[i].Add(n)
 }

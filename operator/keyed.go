@@ -44,7 +44,7 @@ func (c *KeyedContext[K, U]) Watermark() int64 { return c.now }
 func (c *KeyedContext[K, U]) Now() time.Time { return c.clock() }
 
 // CountLate counts the record being processed as one that is dropped because it came too late.
-func (c *KeyedContext[K, U]) CountLate() { c.counters.noteLate(c.time, c.now) }
+func (c *KeyedContext[K, U]) CountLate() { c.counters.noteLate(1, c.time, c.now) }
 
 // SetTimer has Timer called for the current key when the watermark reaches ms. Setting the same
 // time twice sets one timer. A time that the watermark has passed fires at the next watermark,

@@ -28,7 +28,7 @@ type processOp[K comparable, T, U any] struct {
 	key     func(*T) K
 	make    func(*States[K]) Handler[K, T, U]
 	handler Handler[K, T, U]
-	seg     segments[T]
+	seg     segments
 }
 
 // Process returns a keyed operator with state and timers. construct is called once for each
@@ -39,7 +39,7 @@ func Process[K comparable, T, U any](key func(*T) K, kc codec.Codec[K], construc
 
 func (p *processOp[K, T, U]) Open(c *Context) error {
 	s := NewStates(p.kc)
-	p.seg = segments[T]{process: p.records, fire: p.fire, pass: p.pass, done: p.done, now: c.Watermark}
+	p.seg = segments{process: p.records, fire: p.fire, pass: p.pass, done: p.done, now: c.Watermark}
 	return p.open(c, s, func() (onTimer, onClock func(*KeyedContext[K, U])) {
 		p.handler = p.make(s)
 		return p.handler.Timer, p.handler.Clock
@@ -52,14 +52,14 @@ func (p *processOp[K, T, U]) Ready() error {
 	return nil
 }
 
-func (p *processOp[K, T, U]) Push(_ int, a record.Any) error { return p.seg.push(batchOf[T](a)) }
+func (p *processOp[K, T, U]) Push(_ int, a record.Any) error { return p.seg.push(a) }
 func (p *processOp[K, T, U]) Pending() bool                  { return p.seg.pending() }
 func (p *processOp[K, T, U]) Resume() error                  { return p.seg.resume() }
 func (p *processOp[K, T, U]) Interruptible() bool            { return p.seg.interruptible() }
 func (p *processOp[K, T, U]) EndOfData() error               { return p.seg.advance(record.MaxTime) }
 
-func (p *processOp[K, T, U]) records(b *record.Batch[T], from, to int) error {
-	return p.rows(b, from, to, p.key, p.handler.Record)
+func (p *processOp[K, T, U]) records(a record.Any, from, to int) error {
+	return p.rows(batchOf[T](a), from, to, p.key, p.handler.Record)
 }
 
 func (p *processOp[K, T, U]) Close() error {

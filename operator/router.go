@@ -13,6 +13,8 @@ import (
 // fill frames leaves at Flush.
 type Router interface {
 	Output
+	// Drain gives out what is being combined, ahead of a barrier or the end. Flush sends it.
+	Drain() error
 	// Flush sends what is held back.
 	Flush() error
 	// Holding tells whether something is held back.
@@ -128,6 +130,9 @@ func (s *builders[T]) absorb(ch int, b *record.Batch[T]) error {
 	b.Release()
 	return nil
 }
+
+// Drain has nothing to do: what is held back are records as they came.
+func (s *builders[T]) Drain() error { return nil }
 
 func (s *builders[T]) Flush() error {
 	if s.holding == 0 {

@@ -21,6 +21,8 @@ type WindowAggregate[K comparable, T, A, R any] struct {
 	Assign func(time int64) (start, end int64)
 	// Endless is set when a window has no end: its end is record.MaxTime.
 	Endless bool
+	// Keeps is set when the accumulator keeps all records.
+	Keeps bool
 	// EndOf gives the end of the window that starts at start.
 	EndOf func(start int64) int64
 	// Slide has windows start at regular intervals. NewSlidingWindow needs Merge.
@@ -108,6 +110,8 @@ func (w *WindowAggregate[K, T, A, R]) emit(col *Collector[R], at int64, key K, s
 type WindowOperator struct {
 	State []job.StateDecl
 	New   func() Operator
+	// Combines tells that it takes records which were combined before the exchange: those of CombineRouter.
+	Combines bool
 }
 
 // windowDecl declares the state of windows by key and time.
@@ -125,7 +129,7 @@ type windowOp[K comparable, T, A, R any] struct {
 	state statebackend.Value[timerKey[K], A]
 	index timeIndex[paneRef[K]]
 	col   *Collector[R]
-	seg   segments[T]
+	seg   segments
 	key   timerKey[K] // Storage of the current key.
 	late  tooLate[T]
 
@@ -143,7 +147,7 @@ type paneRef[K comparable] struct {
 func NewWindow[K comparable, T, A, R any](def WindowAggregate[K, T, A, R]) WindowOperator {
 	return WindowOperator{
 		State: []job.StateDecl{windowDecl(timerCodec[K]{def.KeyCodec}.Schema(), def.AccCodec.Schema())},
-		New:   func() Operator { return &windowOp[K, T, A, R]{def: def} },
+		New:   func() Operator { return &windowOp[K, T, A, R]{def: def} }, Combines: def.combinable(),
 	}
 }
 
@@ -152,7 +156,7 @@ func (w *windowOp[K, T, A, R]) Open(c *Context) error {
 	w.hash = codec.NewHasher(w.def.KeyCodec)
 	w.col = newCollector[R](c.Out)
 	w.late.open(c, w.def.Late)
-	w.seg = segments[T]{process: w.records, fire: w.fire, pass: w.pass, done: w.done, now: c.Watermark}
+	w.seg = segments{process: w.records, fire: w.fire, pass: w.pass, done: w.done, now: c.Watermark}
 	hash := w.hash
 	var err error
 	w.state, err = statebackend.OpenValue(c.State, statebackend.ValueDesc[timerKey[K], A]{
@@ -175,13 +179,17 @@ func (w *windowOp[K, T, A, R]) Ready() error {
 	return nil
 }
 
-func (w *windowOp[K, T, A, R]) Push(_ int, a record.Any) error { return w.seg.push(batchOf[T](a)) }
+func (w *windowOp[K, T, A, R]) Push(_ int, a record.Any) error { return w.seg.push(a) }
 func (w *windowOp[K, T, A, R]) Pending() bool                  { return w.seg.pending() }
 func (w *windowOp[K, T, A, R]) Resume() error                  { return w.seg.resume() }
 func (w *windowOp[K, T, A, R]) Interruptible() bool            { return w.seg.interruptible() }
 func (w *windowOp[K, T, A, R]) EndOfData() error               { return w.seg.advance(record.MaxTime) }
 
-func (w *windowOp[K, T, A, R]) records(b *record.Batch[T], from, to int) error {
+func (w *windowOp[K, T, A, R]) records(a record.Any, from, to int) error {
+	if b, ok := a.(*record.Batch[partial[K, A]]); ok {
+		return w.partials(b, from, to)
+	}
+	b := batchOf[T](a)
 	haveHash := len(b.Hash) == len(b.Rows) && len(b.Hash) > 0
 	if len(b.Times) != len(b.Rows) {
 		return noEventTime(w.c)
@@ -222,6 +230,41 @@ func (w *windowOp[K, T, A, R]) records(b *record.Batch[T], from, to int) error {
 		w.index.add(w.end-1, paneRef[K]{w.key.Key, h, w.start})
 	}
 	return w.col.err
+}
+
+// partials takes what senders have combined.
+func (w *windowOp[K, T, A, R]) partials(b *record.Batch[partial[K, A]], from, to int) error {
+	for i := from; i < to; i++ {
+		row, t := &b.Rows[i], b.Times[i]
+		if t < w.start || t >= w.end {
+			w.start, w.end = w.def.Assign(t)
+			if t < w.start || t >= w.end {
+				continue // Between two windows.
+			}
+		}
+		if w.end-1 <= w.seg.now {
+			w.late.counters.noteLate(row.Count, t, w.seg.now)
+			continue
+		}
+		w.key.Key, w.key.Time = row.Key, w.start
+		h := hashOf(b, i, w.hash)
+		acc, fresh := w.state.Upsert(h, slotAt(h, w.start), &w.key)
+		if !fresh {
+			w.def.Merge(acc, &row.Acc)
+			continue
+		}
+		*acc = row.Acc
+		w.index.add(w.end-1, paneRef[K]{row.Key, h, w.start})
+	}
+	return w.col.err
+}
+
+// hashOf is the hash of the key of row i, which came along unless the row crossed the network.
+func hashOf[K comparable, A any](b *record.Batch[partial[K, A]], i int, hash func(*K) uint64) uint64 {
+	if i < len(b.Hash) {
+		return b.Hash[i]
+	}
+	return hash(&b.Rows[i].Key)
 }
 
 func noEventTime(c *Context) error {

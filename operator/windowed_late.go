@@ -19,7 +19,7 @@ func (l *tooLate[T]) open(c *Context, name string) {
 
 // note takes a record with event time t that comes too late at watermark now.
 func (l *tooLate[T]) note(row *T, t, now int64) {
-	l.counters.noteLate(t, now)
+	l.counters.noteLate(1, t, now)
 	if l.side != nil {
 		l.time = t
 		l.side.Emit(*row)

@@ -34,7 +34,7 @@ type sessionOp[K comparable, T, A, R any] struct {
 	state statebackend.Value[timerKey[K], session[A]] // The time of a key is the place.
 	index timeIndex[hashed[K]]                        // Keys by Next.
 	col   *Collector[R]
-	seg   segments[T]
+	seg   segments
 	late  tooLate[T]
 	key   timerKey[K] // Storage of the current key.
 	plain bool
@@ -46,7 +46,7 @@ type sessionOp[K comparable, T, A, R any] struct {
 func NewSessionWindow[K comparable, T, A, R any](def WindowAggregate[K, T, A, R]) WindowOperator {
 	return WindowOperator{
 		State: []job.StateDecl{windowDecl(timerCodec[K]{def.KeyCodec}.Schema(), sessionCodec[A]{def.AccCodec}.Schema())},
-		New:   func() Operator { return &sessionOp[K, T, A, R]{def: def} },
+		New:   func() Operator { return &sessionOp[K, T, A, R]{def: def} }, Combines: def.combinable(),
 	}
 }
 
@@ -55,7 +55,7 @@ func (w *sessionOp[K, T, A, R]) Open(c *Context) error {
 	w.hash = codec.NewHasher(w.def.KeyCodec)
 	w.col = newCollector[R](c.Out)
 	w.late.open(c, w.def.Late)
-	w.seg = segments[T]{process: w.records, fire: w.fire, pass: w.pass, done: w.done, now: c.Watermark}
+	w.seg = segments{process: w.records, fire: w.fire, pass: w.pass, done: w.done, now: c.Watermark}
 	w.plain = !record.HasPointers(reflect.TypeFor[A]())
 	hash := w.hash
 	var err error
@@ -81,7 +81,7 @@ func (w *sessionOp[K, T, A, R]) Ready() error {
 	return nil
 }
 
-func (w *sessionOp[K, T, A, R]) Push(_ int, a record.Any) error { return w.seg.push(batchOf[T](a)) }
+func (w *sessionOp[K, T, A, R]) Push(_ int, a record.Any) error { return w.seg.push(a) }
 func (w *sessionOp[K, T, A, R]) Pending() bool                  { return w.seg.pending() }
 func (w *sessionOp[K, T, A, R]) Resume() error                  { return w.seg.resume() }
 func (w *sessionOp[K, T, A, R]) Interruptible() bool            { return w.seg.interruptible() }
@@ -98,7 +98,11 @@ func (w *sessionOp[K, T, A, R]) due(s *session[A]) int64 {
 	return w.ends(s.Last)
 }
 
-func (w *sessionOp[K, T, A, R]) records(b *record.Batch[T], from, to int) error {
+func (w *sessionOp[K, T, A, R]) records(a record.Any, from, to int) error {
+	if b, ok := a.(*record.Batch[partial[K, A]]); ok {
+		return w.partials(b, from, to)
+	}
+	b := batchOf[T](a)
 	haveHash := len(b.Hash) == len(b.Rows) && len(b.Hash) > 0
 	if len(b.Times) != len(b.Rows) {
 		return noEventTime(w.c)
@@ -124,18 +128,13 @@ func (w *sessionOp[K, T, A, R]) records(b *record.Batch[T], from, to int) error 
 		s, fresh := w.state.Upsert(h, slotAt(h, 0), &w.key)
 		switch {
 		case fresh:
-			if w.ends(t)+w.def.Lateness <= w.seg.now {
+			if w.over(t) {
 				w.state.Delete(h, slotAt(h, 0), &w.key)
 				w.late.note(row, t, w.seg.now)
 				continue
 			}
 			w.def.start(&s.Acc, row)
-			s.First, s.Last, s.Fired = t, t, w.ends(t) <= w.seg.now
-			s.Next = w.due(s)
-			w.index.add(s.Next, hashed[K]{w.key.Key, h})
-			if s.Fired {
-				w.emit(s, Late, false)
-			}
+			w.begin(s, t, t, h)
 		case s.Fired:
 			w.several(row, t, h)
 		case t >= s.First && t-s.Last < gap:
@@ -146,6 +145,55 @@ func (w *sessionOp[K, T, A, R]) records(b *record.Batch[T], from, to int) error 
 			w.def.Add(&s.Acc, row)
 		default:
 			w.several(row, t, h)
+		}
+	}
+	return w.col.err
+}
+
+// over tells whether a session whose last record is at that time is needed no more.
+func (w *sessionOp[K, T, A, R]) over(last int64) bool {
+	return w.ends(last)+w.def.Lateness <= w.seg.now
+}
+
+// begin makes s, which has its accumulator, the one session of the current key.
+func (w *sessionOp[K, T, A, R]) begin(s *session[A], first, last int64, h uint64) {
+	s.First, s.Last, s.Fired = first, last, w.ends(last) <= w.seg.now
+	s.Next = w.due(s)
+	w.index.add(s.Next, hashed[K]{w.key.Key, h})
+	if s.Fired {
+		w.emit(s, Late, false)
+	}
+}
+
+// partials takes what senders have combined.
+func (w *sessionOp[K, T, A, R]) partials(b *record.Batch[partial[K, A]], from, to int) error {
+	gap := w.def.Gap
+	for i := from; i < to; i++ {
+		row, first := &b.Rows[i], b.Times[i]
+		last := first + row.Span
+		w.key.Key, w.key.Time = row.Key, 0
+		h := hashOf(b, i, w.hash)
+		s, fresh := w.state.Upsert(h, slotAt(h, 0), &w.key)
+		switch {
+		case fresh:
+			if w.over(last) {
+				w.state.Delete(h, slotAt(h, 0), &w.key)
+				w.late.counters.noteLate(row.Count, first, w.seg.now)
+				continue
+			}
+			s.Acc = row.Acc
+			w.begin(s, first, last, h)
+		case s.Fired:
+			w.severalOf(row, first, h)
+		case first >= s.First && first-s.Last < gap:
+			s.Last = max(s.Last, last)
+			w.def.Merge(&s.Acc, &row.Acc)
+		case first < s.First && s.First-last < gap && s.More == 0:
+			s.First, s.Last = first, max(s.Last, last)
+			w.def.Merge(&row.Acc, &s.Acc)
+			s.Acc = row.Acc
+		default:
+			w.severalOf(row, first, h)
 		}
 	}
 	return w.col.err
@@ -192,33 +240,65 @@ func (w *sessionOp[K, T, A, R]) store(h uint64, before int, again bool) {
 func (w *sessionOp[K, T, A, R]) several(row *T, t int64, h uint64) {
 	w.load(h)
 	before, next := len(w.list), w.list[0].Next
-	var s session[A]
-	found := 0
+	s, found := w.joined(t, t)
+	switch {
+	case found:
+		w.def.Add(&s.Acc, row)
+	case w.over(t):
+		w.late.note(row, t, w.seg.now)
+		clear(w.list)
+		return
+	default:
+		w.def.start(&s.Acc, row)
+	}
+	w.rejoin(s, h, before, next)
+}
+
+// severalOf is several for combined records, the first of them at that time.
+func (w *sessionOp[K, T, A, R]) severalOf(row *partial[K, A], first int64, h uint64) {
+	w.load(h)
+	before, next := len(w.list), w.list[0].Next
+	last := first + row.Span
+	s, found := w.joined(first, last)
+	switch {
+	case found && s.First < first:
+		w.def.Merge(&s.Acc, &row.Acc)
+	case found:
+		w.def.Merge(&row.Acc, &s.Acc)
+		s.Acc = row.Acc
+	case w.over(last):
+		w.late.counters.noteLate(row.Count, first, w.seg.now)
+		clear(w.list)
+		return
+	default:
+		s.Acc = row.Acc
+	}
+	w.rejoin(s, h, before, next)
+}
+
+// joined takes those sessions off the list that belong together with records of the times from first to last, and gives
+// the session of all.
+func (w *sessionOp[K, T, A, R]) joined(first, last int64) (s session[A], found bool) {
+	s.First, s.Last = first, last
 	for i := len(w.list) - 1; i >= 0; i-- { // The earlier ones first.
 		o := &w.list[i]
-		if t-o.Last >= w.def.Gap || o.First-t >= w.def.Gap {
+		if first-o.Last >= w.def.Gap || o.First-last >= w.def.Gap {
 			continue
 		}
-		if found++; found == 1 {
-			s = *o
+		if !found {
+			o.First, o.Last = min(o.First, first), max(o.Last, last)
+			s, found = *o, true
 		} else {
 			w.def.Merge(&s.Acc, &o.Acc)
 			s.Last = max(s.Last, o.Last)
 		}
 		w.list = slices.Delete(w.list, i, i+1)
 	}
-	switch {
-	case found > 0:
-		s.First, s.Last = min(s.First, t), max(s.Last, t)
-		w.def.Add(&s.Acc, row)
-	case w.ends(t)+w.def.Lateness <= w.seg.now:
-		w.late.note(row, t, w.seg.now)
-		clear(w.list)
-		return
-	default:
-		s.First, s.Last = t, t
-		w.def.start(&s.Acc, row)
-	}
+	return s, found
+}
+
+// rejoin puts s back into the list and that into the state.
+func (w *sessionOp[K, T, A, R]) rejoin(s session[A], h uint64, before int, next int64) {
 	s.Fired = w.ends(s.Last) <= w.seg.now
 	if s.Fired {
 		w.emit(&s, Late, false)

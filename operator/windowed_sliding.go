@@ -73,7 +73,7 @@ type slidingOp[K comparable, T, A, R any, C chunkArray[A]] struct {
 	state  statebackend.Value[timerKey[K], chunkOf[C]]
 	expiry timeIndex[paneRef[K]] // Chunks by the time when the last of their windows is gone.
 	col    *Collector[R]
-	seg    segments[T]
+	seg    segments
 	late   tooLate[T]
 	key    timerKey[K] // Storage of the current key.
 	plain  bool        // Accumulators hold no pointers.
@@ -136,12 +136,12 @@ func NewSlidingWindow[K comparable, T, A, R any](def WindowAggregate[K, T, A, R]
 	if n <= fewPanes {
 		return WindowOperator{
 			State: []job.StateDecl{windowDecl(key, paneCodec[A, [1]A]{def.AccCodec, pane}.Schema()), fired},
-			New:   func() Operator { return &slidingOp[K, T, A, R, [1]A]{def: def} },
+			New:   func() Operator { return &slidingOp[K, T, A, R, [1]A]{def: def} }, Combines: def.combinable(),
 		}
 	}
 	return WindowOperator{
 		State: []job.StateDecl{windowDecl(key, paneCodec[A, [8]A]{def.AccCodec, pane}.Schema()), fired},
-		New:   func() Operator { return &slidingOp[K, T, A, R, [8]A]{def: def} },
+		New:   func() Operator { return &slidingOp[K, T, A, R, [8]A]{def: def} }, Combines: def.combinable(),
 	}
 }
 
@@ -159,7 +159,7 @@ func (w *slidingOp[K, T, A, R, C]) Open(c *Context) error {
 	w.hash = codec.NewHasher(w.def.KeyCodec)
 	w.col = newCollector[R](c.Out)
 	w.late.open(c, w.def.Late)
-	w.seg = segments[T]{process: w.records, fire: w.fire, pass: w.pass, done: w.flush, now: c.Watermark}
+	w.seg = segments{process: w.records, fire: w.fire, pass: w.pass, done: w.flush, now: c.Watermark}
 	w.plain = !record.HasPointers(reflect.TypeFor[A]())
 	w.size, w.step, w.offset = w.def.Slide.Size, w.def.Slide.Step, w.def.Slide.Offset
 	w.pane, _ = panesOf(w.def.Slide)
@@ -224,7 +224,7 @@ func (w *slidingOp[K, T, A, R, C]) Ready() error {
 	return nil
 }
 
-func (w *slidingOp[K, T, A, R, C]) Push(_ int, a record.Any) error { return w.seg.push(batchOf[T](a)) }
+func (w *slidingOp[K, T, A, R, C]) Push(_ int, a record.Any) error { return w.seg.push(a) }
 func (w *slidingOp[K, T, A, R, C]) Pending() bool                  { return w.seg.pending() }
 func (w *slidingOp[K, T, A, R, C]) Resume() error                  { return w.seg.resume() }
 func (w *slidingOp[K, T, A, R, C]) Interruptible() bool            { return w.seg.interruptible() }
@@ -275,13 +275,11 @@ func floorTo(t, step, offset int64) int64 {
 }
 
 // firstEnd and lastEnd are the ends of the first and the last window with the pane that starts at p.
-func (w *slidingOp[K, T, A, R, C]) firstEnd(p int64) int64 {
-	return floorTo(p-w.size, w.step, w.offset) + w.step + w.size
-}
+func (s Slide) firstEnd(p int64) int64 { return floorTo(p-s.Size, s.Step, s.Offset) + s.Step + s.Size }
+func (s Slide) lastEnd(p int64) int64  { return floorTo(p, s.Step, s.Offset) + s.Size }
 
-func (w *slidingOp[K, T, A, R, C]) lastEnd(p int64) int64 {
-	return floorTo(p, w.step, w.offset) + w.size
-}
+func (w *slidingOp[K, T, A, R, C]) firstEnd(p int64) int64 { return w.def.Slide.firstEnd(p) }
+func (w *slidingOp[K, T, A, R, C]) lastEnd(p int64) int64  { return w.def.Slide.lastEnd(p) }
 
 // expires is the watermark at which the chunk that starts at c is needed no more.
 func (w *slidingOp[K, T, A, R, C]) expires(c int64) int64 {
@@ -317,7 +315,11 @@ func (w *slidingOp[K, T, A, R, C]) at(t int64) {
 	}
 }
 
-func (w *slidingOp[K, T, A, R, C]) records(b *record.Batch[T], from, to int) error {
+func (w *slidingOp[K, T, A, R, C]) records(a record.Any, from, to int) error {
+	if b, ok := a.(*record.Batch[partial[K, A]]); ok {
+		return w.partials(b, from, to)
+	}
+	b := batchOf[T](a)
 	haveHash := len(b.Hash) == len(b.Rows) && len(b.Hash) > 0
 	if len(b.Times) != len(b.Rows) {
 		return noEventTime(w.c)
@@ -349,18 +351,55 @@ func (w *slidingOp[K, T, A, R, C]) records(b *record.Batch[T], from, to int) err
 		} else {
 			h = w.hash(&w.key.Key)
 		}
-		c, fresh := w.state.Upsert(h, slotAt(h, w.slot), &w.key)
-		if bit := uint8(1) << w.bit; c.Has&bit != 0 {
-			w.def.Add(&c.Acc[w.bit], row)
+		if acc, has := w.accOf(h); has {
+			w.def.Add(acc, row)
 		} else {
-			c.Has |= bit
-			w.def.start(&c.Acc[w.bit], row)
-			if fresh {
-				w.expiry.add(w.expires(w.slot), paneRef[K]{w.key.Key, h, w.slot})
+			w.def.start(acc, row)
+		}
+		if w.fate != counts {
+			w.changed(h)
+		}
+	}
+	return w.col.err
+}
+
+// accOf is the accumulator of the current key in the current pane, and whether the pane has records of it already.
+func (w *slidingOp[K, T, A, R, C]) accOf(h uint64) (acc *A, has bool) {
+	c, fresh := w.state.Upsert(h, slotAt(h, w.slot), &w.key)
+	bit := uint8(1) << w.bit
+	if c.Has&bit != 0 {
+		return &c.Acc[w.bit], true
+	}
+	c.Has |= bit
+	if fresh {
+		w.expiry.add(w.expires(w.slot), paneRef[K]{w.key.Key, h, w.slot})
+	}
+	if w.lastEnd(w.from) > w.fired {
+		w.join(w.from, &w.key.Key, h)
+	}
+	return &c.Acc[w.bit], false
+}
+
+// partials takes what senders have combined.
+func (w *slidingOp[K, T, A, R, C]) partials(b *record.Batch[partial[K, A]], from, to int) error {
+	w.from, w.to = 0, 0 // The watermark may have moved.
+	for i := from; i < to; i++ {
+		row, t := &b.Rows[i], b.Times[i]
+		if t < w.from || t >= w.to {
+			w.at(t)
+		}
+		if w.fate >= gone {
+			if w.fate == gone {
+				w.late.counters.noteLate(row.Count, t, w.closed())
 			}
-			if w.lastEnd(w.from) > w.fired {
-				w.join(w.from, &w.key.Key, h)
-			}
+			continue
+		}
+		w.key.Key, w.key.Time = row.Key, w.slot
+		h := hashOf(b, i, w.hash)
+		if acc, has := w.accOf(h); has {
+			w.def.Merge(acc, &row.Acc)
+		} else {
+			*acc = row.Acc
 		}
 		if w.fate != counts {
 			w.changed(h)

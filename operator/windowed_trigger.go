@@ -42,7 +42,7 @@ type triggerOp[K comparable, T, A, R any] struct {
 	index  timeIndex[paneRef[K]] // Windows by the watermark at which something happens to them.
 	clock  timeIndex[paneRef[K]] // The same by processing time.
 	col    *Collector[R]
-	seg    segments[T]
+	seg    segments
 	late   tooLate[T]
 	key    timerKey[K] // Storage of the current key.
 	plain  bool
@@ -63,7 +63,7 @@ func (w *triggerOp[K, T, A, R]) Open(c *Context) error {
 	w.hash = codec.NewHasher(w.def.KeyCodec)
 	w.col = newCollector[R](c.Out)
 	w.late.open(c, w.def.Late)
-	w.seg = segments[T]{process: w.records, fire: w.fire, pass: w.pass, done: w.done, now: c.Watermark}
+	w.seg = segments{process: w.records, fire: w.fire, pass: w.pass, done: w.done, now: c.Watermark}
 	w.plain = !record.HasPointers(reflect.TypeFor[A]())
 	hash := w.hash
 	var err error
@@ -97,7 +97,7 @@ func (w *triggerOp[K, T, A, R]) Ready() error {
 	return nil
 }
 
-func (w *triggerOp[K, T, A, R]) Push(_ int, a record.Any) error { return w.seg.push(batchOf[T](a)) }
+func (w *triggerOp[K, T, A, R]) Push(_ int, a record.Any) error { return w.seg.push(a) }
 func (w *triggerOp[K, T, A, R]) Pending() bool                  { return w.seg.pending() }
 func (w *triggerOp[K, T, A, R]) Resume() error                  { return w.seg.resume() }
 func (w *triggerOp[K, T, A, R]) Interruptible() bool            { return w.seg.interruptible() }
@@ -178,7 +178,8 @@ func (w *triggerOp[K, T, A, R]) windows(t int64) {
 	}
 }
 
-func (w *triggerOp[K, T, A, R]) records(b *record.Batch[T], from, to int) error {
+func (w *triggerOp[K, T, A, R]) records(a record.Any, from, to int) error {
+	b := batchOf[T](a)
 	haveHash := len(b.Hash) == len(b.Rows) && len(b.Hash) > 0
 	if len(b.Times) != len(b.Rows) {
 		return noEventTime(w.c)

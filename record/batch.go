@@ -17,6 +17,8 @@ type Any interface {
 	MarkList() []Mark
 	// SetMarks replaces the marks.
 	SetMarks([]Mark)
+	// SelIndex is the index among the selected rows of the first one at or behind row pos.
+	SelIndex(pos int32) int
 	// Clone returns a second batch with the same content, with an owner of its own.
 	Clone() Any
 	// Release gives the batch back to its pool. The owner calls it once.

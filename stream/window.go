@@ -127,8 +127,17 @@ type windowOperator[K comparable, T, A, R any] func(operator.WindowAggregate[K, 
 // add adds the operator that def describes, with what was set on g.
 func (g grouped[K, T]) add[A, R any](def operator.WindowAggregate[K, T, A, R], construct windowOperator[K, T, A, R]) Stream[R] {
 	def.Lateness, def.Late, def.Trigger = g.w.lateness.Milliseconds(), g.w.late, g.w.trigger.Operator()
-	op := construct(def)
-	out := addKeyed[K, T, R](g.k, g.w.described(op.State), op.New)
+	made := construct(def)
+	op := g.w.described(made.State)
+	e, in := g.k.edge()
+	if made.Combines {
+		in.Router = def.CombineRouter()
+		if in.Frames != nil {
+			in.Frames = def.CombineFrames(in.Frames)
+		}
+		op.Params += ", combined before the exchange"
+	}
+	out := streamOf[R](g.w.j, g.w.j.reading(op, e, in, made.New))
 	if g.w.late != "" {
 		g.w.j.sides[out.op] = map[string]reflect.Type{g.w.late: reflect.TypeFor[T]()}
 	}

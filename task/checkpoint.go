@@ -45,7 +45,7 @@ func (s *subtask) capture(b record.Control) error {
 			}
 		}
 	}
-	if err := s.flush(); err != nil {
+	if err := s.drain(); err != nil {
 		return err
 	}
 	if err := s.controlAll(b); err != nil {

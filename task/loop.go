@@ -316,7 +316,7 @@ func (s *subtask) finishEnd() error {
 			return err
 		}
 	}
-	if err := s.flush(); err != nil {
+	if err := s.drain(); err != nil {
 		return err
 	}
 	s.ended = true
@@ -397,6 +397,16 @@ func (s *subtask) noteBlocked() {
 		d += w.Waited()
 	}
 	s.times.blocked.Store(int64(d))
+}
+
+// drain sends everything, also what is being combined.
+func (s *subtask) drain() error {
+	for _, r := range s.routers {
+		if err := r.Drain(); err != nil {
+			return err
+		}
+	}
+	return s.flush()
 }
 
 func (s *subtask) flush() error {

@@ -27,6 +27,7 @@ func Apply[K comparable, T, R any](w Windows, key func(*T) K, kc codec.Codec[K],
 		AddTo:   func(acc *[]T, in *T) { *acc = append(*acc, *in) },
 		MergeOf: func(into, from *[]T) { *into = append(*into, *from...) },
 	})
+	d.Keeps = true
 	d.Emit = func(k K, start, end int64, firing Firing, acc *[]T, out *operator.Collector[R]) {
 		f(Pane[K]{k, start, end, firing}, *acc, out)
 	}
