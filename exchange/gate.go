@@ -39,6 +39,7 @@ type Gate struct {
 	mu struct {
 		sync.Mutex
 		runnable ring
+		lag      lag
 		err      error
 		closed   bool
 	}
@@ -60,6 +61,8 @@ func (r *ring) push(i int) {
 	r.slots[at] = int32(i)
 	r.n++
 }
+
+func (r *ring) first() int { return int(r.slots[r.head]) }
 
 func (r *ring) pop() int {
 	i := r.slots[r.head]
@@ -99,6 +102,7 @@ const compactEntries = 64
 func NewGate(frames []record.Frames) *Gate {
 	g := &Gate{ready: make(chan struct{}, 1), ports: make([]*Port, 0, len(frames))}
 	g.mu.runnable.slots = make([]int32, len(frames))
+	g.mu.lag = newLag()
 	for i, f := range frames {
 		g.ports = append(g.ports, &Port{gate: g, index: i, frames: f, room: make(chan struct{}, 1)})
 	}
@@ -111,7 +115,7 @@ func (g *Gate) Port(i int) *Port { return g.ports[i] }
 // Ready is signalled when Poll may have something after it had nothing.
 func (g *Gate) Ready() <-chan struct{} { return g.ready }
 
-// Poll takes the next item from the unblocked ports, in turn. It returns false when there is none.
+// Poll takes the next item from the unblocked ports, in turn but for Prefer. It returns false when there is none.
 // An error means that a channel broke; the gate is of no further use.
 func (g *Gate) Poll() (Item, bool, error) {
 	g.mu.Lock()
@@ -120,17 +124,10 @@ func (g *Gate) Poll() (Item, bool, error) {
 		g.mu.Unlock()
 		return Item{}, false, err
 	}
-	var p *Port
-	for p == nil {
-		if g.mu.runnable.n == 0 {
-			g.mu.Unlock()
-			return Item{}, false, nil
-		}
-		next := g.ports[g.mu.runnable.pop()]
-		next.listed = false
-		if !next.blocked && next.len() > 0 {
-			p = next
-		}
+	p := g.next()
+	if p == nil {
+		g.mu.Unlock()
+		return Item{}, false, nil
 	}
 	e := p.pop()
 	wasData := e.isData()
@@ -326,7 +323,7 @@ func (p *Port) append(e entry) bool {
 	if e.isData() {
 		p.data++
 	}
-	return p.list()
+	return p.list() || p.gate.mu.lag.awaits(p.index)
 }
 
 func (p *Port) pop() entry {

@@ -241,6 +241,7 @@ func (s *subtask) mergeMarks(port int, marks []record.Mark) {
 		}
 		s.mergedMark(m.Pos, w, advanced)
 	}
+	s.gate.Prefer(s.merge.Behind())
 }
 
 // mergedMark appends what the merged input has to say after one input changed.
@@ -286,6 +287,7 @@ func (s *subtask) portEnded(port int) error {
 	p.ended = true
 	s.open--
 	w, advanced := s.merge.Close(port)
+	s.gate.Prefer(s.merge.Behind())
 	if s.ended {
 		return nil
 	}
@@ -452,6 +454,9 @@ func (s *subtask) wait() error {
 		if at, ok := s.clocked.Deadline(); ok && (deadline.IsZero() || at.Before(deadline)) {
 			deadline = at
 		}
+	}
+	if at, ok := s.gate.WaitsUntil(); ok && (deadline.IsZero() || at.Before(deadline)) {
+		deadline = at
 	}
 	var due <-chan time.Time
 	if !deadline.IsZero() {

@@ -50,6 +50,25 @@ func NewMerge(n int, floor int64) *Merge {
 // Current is the merged watermark.
 func (m *Merge) Current() int64 { return m.merged }
 
+// Behind is the active input with the lowest watermark: the one that holds the merged one back. It is -1 when that does
+// not tell one input from others, as before the first watermark.
+func (m *Merge) Behind() int {
+	order := m.active.order
+	if len(order) < 2 {
+		return -1
+	}
+	low := m.inputs[order[0]].time
+	if low == Min {
+		return -1
+	}
+	for _, i := range order[1:min(3, len(order))] { // The next ones in the heap.
+		if m.inputs[i].time > low {
+			return int(order[0])
+		}
+	}
+	return -1
+}
+
 // AllIdle tells whether the merged stream is idle: no input is active and not all have ended.
 func (m *Merge) AllIdle() bool { return len(m.active.order) == 0 && len(m.idle.order) > 0 }
 

@@ -171,6 +171,34 @@ func TestMerge(t *testing.T) {
 			t.Error("the end came twice")
 		}
 	})
+	t.Run("behind", func(t *testing.T) {
+		m := NewMerge(3, Min)
+		behind := func(want int) {
+			t.Helper()
+			if got := m.Behind(); got != want {
+				t.Errorf("input %d is behind, want %d", got, want)
+			}
+		}
+		behind(-1)
+		m.Update(0, 10)
+		behind(-1) // Of the others nothing is known.
+		m.Update(1, 10)
+		m.Update(2, 10)
+		behind(-1)
+		m.Update(0, 20)
+		m.Update(2, 20)
+		behind(1)
+		m.Idle(1)
+		behind(-1)
+		m.Update(2, 30)
+		behind(0)
+		m.Active(1)
+		behind(1)
+		m.Close(1)
+		behind(0)
+		m.Close(0)
+		behind(-1)
+	})
 	// A restored job starts from the watermark of its checkpoint, and moves on from there.
 	t.Run("restored", func(t *testing.T) {
 		m := NewMerge(2, 100)

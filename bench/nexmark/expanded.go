@@ -39,25 +39,23 @@ func q20(j *builder) {
 	}).
 		KeyBy(func(e *lotEvent) int64 { return e.ID }).
 		Process("join", func(s *operator.States[int64]) operator.Handler[int64, lotEvent, expandedBid] {
-			lots, waiting := s.Value[lot]("auction"), s.Value[[]nexmark.Bid]("waiting bids")
+			lots, waiting := s.Value[lot]("auction"), s.List[nexmark.Bid]("waiting bids")
 			return operator.Handler[int64, lotEvent, expandedBid]{Record: func(c *operator.KeyedContext[int64, expandedBid], in *lotEvent) {
 				if !in.IsBid {
 					lots.Set(lot{true, in.Auction})
-					early, _ := waiting.Get()
-					if in.Auction != nil {
-						for _, b := range early {
-							c.Emit(expandedBid{b, in.Auction})
+					if n := waiting.Len(); n > 0 {
+						if in.Auction != nil {
+							for i := range n {
+								c.Emit(expandedBid{*waiting.At(i), in.Auction})
+							}
 						}
-					}
-					if early != nil {
 						waiting.Clear()
 					}
 					return
 				}
 				switch l, _ := lots.Get(); {
 				case !l.Known:
-					list := waiting.Ref()
-					*list = append(*list, in.Bid)
+					waiting.Append(&in.Bid)
 				case l.Auction != nil:
 					c.Emit(expandedBid{in.Bid, l.Auction})
 				}

@@ -44,25 +44,23 @@ func q3(j *builder) {
 	}).
 		KeyBy(func(s *sale) int64 { return s.Person }).
 		Process("join", func(s *operator.States[int64]) operator.Handler[int64, sale, localItem] {
-			sellers, waiting := s.Value[seller]("seller"), s.Value[[]int64]("waiting auctions")
+			sellers, waiting := s.Value[seller]("seller"), s.List[int64]("waiting auctions")
 			return operator.Handler[int64, sale, localItem]{Record: func(c *operator.KeyedContext[int64, localItem], in *sale) {
 				if in.Auction == 0 {
 					sellers.Set(seller{true, in.Name, in.City, in.State})
-					early, _ := waiting.Get()
-					if in.State != "" {
-						for _, auction := range early {
-							c.Emit(localItem{in.Name, in.City, in.State, auction})
+					if n := waiting.Len(); n > 0 {
+						if in.State != "" {
+							for i := range n {
+								c.Emit(localItem{in.Name, in.City, in.State, *waiting.At(i)})
+							}
 						}
-					}
-					if early != nil {
 						waiting.Clear()
 					}
 					return
 				}
 				switch p, _ := sellers.Get(); {
 				case !p.Known:
-					list := waiting.Ref()
-					*list = append(*list, in.Auction)
+					waiting.Append(&in.Auction)
 				case p.State != "":
 					c.Emit(localItem{p.Name, p.City, p.State, in.Auction})
 				}

@@ -3,6 +3,7 @@ package nexmark
 import (
 	"github.com/cairnstream/cairn/connector/nexmark"
 	"github.com/cairnstream/cairn/operator"
+	"github.com/cairnstream/cairn/record"
 	"github.com/cairnstream/cairn/stream"
 )
 
@@ -69,14 +70,15 @@ func closings(j *builder) stream.Stream[closing] {
 	}).
 		KeyBy(func(e *priceEvent) int64 { return e.Auction }).
 		Process("closing price", func(s *operator.States[int64]) operator.Handler[int64, priceEvent, closing] {
-			standings, waiting := s.Value[priceStanding]("standing"), s.Value[[]priceEvent]("waiting bids")
+			standings, waiting := s.Value[priceStanding]("standing"), s.List[priceEvent]("waiting bids")
 			return operator.Handler[int64, priceEvent, closing]{
 				Record: func(c *operator.KeyedContext[int64, closing], in *priceEvent) {
 					if in.Price == 0 {
 						st := priceStanding{Opens: in.Time, Expires: in.Expires, Category: in.Category}
-						if early, ok := waiting.Get(); ok {
-							for i := range early {
-								st.offer(early[i].Time, early[i].Price)
+						if n := waiting.Len(); n > 0 {
+							for i := range n {
+								e := waiting.At(i)
+								st.offer(e.Time, e.Price)
 							}
 							waiting.Clear()
 						}
@@ -90,18 +92,19 @@ func closings(j *builder) stream.Stream[closing] {
 								standings.Set(st)
 							}
 						}
-					} else if in.Time > c.Watermark() {
-						list := waiting.Ref()
-						*list = append(*list, *in)
+					} else if in.Time > c.Watermark() && waiting.Append(in) {
 						c.SetTimer(roundUp(in.Time))
 					}
 				},
 				Timer: func(c *operator.KeyedContext[int64, closing]) {
 					switch st, ok := standings.Get(); {
 					case !ok:
-						early, _ := waiting.Get()
-						if kept := unpassed(early, c.Watermark(), func(e *priceEvent) int64 { return e.Time }); kept != nil {
-							waiting.Set(kept)
+						latest := record.MinTime
+						for _, e := range waiting.All() {
+							latest = max(latest, e.Time)
+						}
+						if latest > c.Watermark() {
+							c.SetTimer(roundUp(latest))
 						} else {
 							waiting.Clear()
 						}
@@ -120,16 +123,6 @@ func closings(j *builder) stream.Stream[closing] {
 				},
 			}
 		})
-}
-
-// unpassed copies those of a list whose times the watermark has not passed; nil if there are none.
-func unpassed[T any](list []T, watermark int64, time func(*T) int64) (kept []T) {
-	for i := range list {
-		if time(&list[i]) > watermark {
-			kept = append(kept, list[i])
-		}
-	}
-	return kept
 }
 
 // offer is of a bid what a row of q9 needs, and what decides between equal prices.
@@ -161,23 +154,27 @@ type offerEvent struct {
 	Offer   offer
 }
 
-// standing is how an auction stands. Once it is closed, the times are all that is left of it.
+// standing is how an auction stands. Once it is closed, when it expired is all that is left of it.
 type standing struct {
-	Opens, Expires int64
-	Closed         bool
-	Auction        *nexmark.Auction
-	Best           offer // Of price 0 before there is one.
+	Closed  bool
+	Auction nexmark.Auction
+	Best    offer // Of price 0 before there is one.
+}
+
+// wins tells whether o is the best so far.
+func (s *standing) wins(o *offer) bool {
+	return !s.Closed && s.Auction.DateTime <= o.Time && o.Time <= s.Auction.Expires && o.beats(&s.Best)
 }
 
 func (s *standing) offer(o *offer) {
-	if s.Opens <= o.Time && o.Time <= s.Expires && o.beats(&s.Best) {
+	if s.wins(o) {
 		s.Best = *o
 	}
 }
 
 // wonAuction is an auction with its winning bid.
 type wonAuction struct {
-	Auction *nexmark.Auction
+	Auction nexmark.Auction
 	Bid     offer
 }
 
@@ -193,14 +190,14 @@ func q9(j *builder) {
 	}).
 		KeyBy(func(e *offerEvent) int64 { return e.ID }).
 		Process("winning bid", func(s *operator.States[int64]) operator.Handler[int64, offerEvent, wonAuction] {
-			standings, waiting := s.Value[standing]("standing"), s.Value[[]offer]("waiting bids")
+			standings, waiting := s.Value[standing]("standing"), s.List[offer]("waiting bids")
 			return operator.Handler[int64, offerEvent, wonAuction]{
 				Record: func(c *operator.KeyedContext[int64, wonAuction], in *offerEvent) {
 					if a := in.Auction; a != nil {
-						st := standing{Opens: a.DateTime, Expires: a.Expires, Auction: a}
-						if early, ok := waiting.Get(); ok {
-							for i := range early {
-								st.offer(&early[i])
+						st := standing{Auction: *a}
+						if n := waiting.Len(); n > 0 {
+							for i := range n {
+								st.offer(waiting.At(i))
 							}
 							waiting.Clear()
 						}
@@ -208,41 +205,43 @@ func q9(j *builder) {
 						c.SetTimer(a.Expires)
 						return
 					}
-					if _, ok := standings.Get(); ok {
-						if st := standings.Ref(); !st.Closed {
-							st.offer(&in.Offer)
+					if st := standings.Peek(); st != nil {
+						if st.wins(&in.Offer) {
+							standings.Ref().Best = in.Offer
 						}
-					} else if in.Offer.Time > c.Watermark() {
-						list := waiting.Ref()
-						*list = append(*list, in.Offer)
+					} else if in.Offer.Time > c.Watermark() && waiting.Append(&in.Offer) {
 						c.SetTimer(roundUp(in.Offer.Time))
 					}
 				},
 				Timer: func(c *operator.KeyedContext[int64, wonAuction]) {
-					switch st, ok := standings.Get(); {
-					case !ok:
-						early, _ := waiting.Get()
-						if kept := unpassed(early, c.Watermark(), func(o *offer) int64 { return o.Time }); kept != nil {
-							waiting.Set(kept)
+					switch st := standings.Peek(); {
+					case st == nil:
+						latest := record.MinTime
+						for _, o := range waiting.All() {
+							latest = max(latest, o.Time)
+						}
+						if latest > c.Watermark() {
+							c.SetTimer(roundUp(latest))
 						} else {
 							waiting.Clear()
 						}
 					case st.Closed:
-						if c.Time() >= st.Expires+rememberMs {
+						if c.Time() >= st.Auction.Expires+rememberMs {
 							standings.Clear()
 						}
-					case c.Time() >= st.Expires:
+					case c.Time() >= st.Auction.Expires:
 						if st.Best.Price > 0 {
 							c.Emit(wonAuction{st.Auction, st.Best})
 						}
-						standings.Set(standing{Opens: st.Opens, Expires: st.Expires, Closed: true})
-						c.SetTimer(st.Expires + rememberMs)
+						expires := st.Auction.Expires
+						*standings.Ref() = standing{Closed: true, Auction: nexmark.Auction{Expires: expires}}
+						c.SetTimer(expires + rememberMs)
 					}
 				},
 			}
 		})
 	sink(j, won, func(dst []byte, w *wonAuction) []byte {
-		dst = itemFields(comma(ints(dst, w.Auction.ID)), w.Auction)
+		dst = itemFields(comma(ints(dst, w.Auction.ID)), &w.Auction)
 		return texts(comma(ints(comma(dst), w.Bid.Bidder, w.Bid.Price, w.Bid.Time)), w.Bid.Extra)
 	})
 }
