@@ -17,9 +17,9 @@ const (
 // windowCount is the number of bids that a bidder made, or an auction got, in a window.
 type windowCount struct{ Key, Bids, Start, End int64 }
 
-// count counts the records of each window by key.
-var count = window.Functions[int64, int64, int64, windowCount]{
-	AddTo:   func(bids *int64, _ *int64) { *bids++ },
+// count counts the bids of each window by key.
+var count = window.Functions[int64, nexmark.Event, int64, windowCount]{
+	AddTo:   func(bids *int64, _ *nexmark.Event) { *bids++ },
 	MergeOf: func(into, from *int64) { *into += *from },
 	ResultOf: func(p window.Pane[int64], bids *int64) windowCount {
 		return windowCount{p.Key, *bids, p.Start, p.End}
@@ -28,46 +28,48 @@ var count = window.Functions[int64, int64, int64, windowCount]{
 
 func countRow(dst []byte, r *windowCount) []byte { return ints(dst, r.Key, r.Bids, r.Start, r.End) }
 
-func itself(v *int64) int64 { return *v }
-
-// bidders is the stream of who made each bid.
-func bidders(j *builder) stream.Stream[int64] {
-	return j.events().Filter("bids", isBid).Map("bidder", func(e *nexmark.Event) int64 { return e.Bid.Bidder })
+// byBidder is the stream of bids by who made them.
+func byBidder(j *builder) stream.Keyed[int64, nexmark.Event] {
+	return j.events().Filter("bids", isBid).KeyBy(func(e *nexmark.Event) int64 { return e.Bid.Bidder })
 }
 
 // q5: the auctions with the most bids in windows of 10 s, every 2 s.
 func q5(j *builder) {
 	counts := j.events().Filter("bids", isBid).
-		Map("auction", func(e *nexmark.Event) int64 { return e.Bid.Auction }).
-		KeyBy(itself).
+		KeyBy(func(e *nexmark.Event) int64 { return e.Bid.Auction }).
 		SlidingWindow("count", window.Sliding(windowSize, slide)).
 		Aggregate(count)
 	// The counts of a window have its end as their time, and no others are in the same 2 s.
 	hottest := counts.
 		KeyBy(func(c *windowCount) int64 { return c.Start }).
 		Window("hottest", window.Tumbling(slide)).
-		AggregateThen(highest[int64](func(c *windowCount) int64 { return c.Bids }), emitAll)
+		AggregateThen(highest[int64](bidsOf, func(c *windowCount) windowCount { return *c }, bidsOf), emitAll)
 	sink(j, hottest, func(dst []byte, r *windowCount) []byte { return ints(dst, r.Start, r.End, r.Key, r.Bids) })
 }
 
-// highest keeps the records with the highest value, all that tie.
-func highest[K comparable, T any](value func(*T) int64) window.Functions[K, T, []T, []T] {
-	add := func(best *[]T, in *T) {
-		switch {
-		case len(*best) == 0 || value(in) == value(&(*best)[0]):
-			*best = append(*best, *in)
-		case value(in) > value(&(*best)[0]):
-			*best = append((*best)[:0], *in)
-		}
-	}
-	return window.Functions[K, T, []T, []T]{
-		AddTo: add,
-		MergeOf: func(into, from *[]T) {
-			for i := range *from {
-				add(into, &(*from)[i])
+func bidsOf(c *windowCount) int64 { return c.Bids }
+
+// highest keeps what keep makes of the records with the highest value, all that tie. kept is the value of what was made.
+func highest[K comparable, T, B any](value func(*T) int64, keep func(*T) B, kept func(*B) int64) window.Functions[K, T, []B, []B] {
+	return window.Functions[K, T, []B, []B]{
+		AddTo: func(best *[]B, in *T) {
+			v := value(in)
+			switch {
+			case len(*best) == 0 || v == kept(&(*best)[0]):
+				*best = append(*best, keep(in))
+			case v > kept(&(*best)[0]):
+				*best = append((*best)[:0], keep(in))
 			}
 		},
-		ResultOf: func(_ window.Pane[K], best *[]T) []T { return *best },
+		MergeOf: func(into, from *[]B) {
+			switch {
+			case len(*into) == 0 || len(*from) > 0 && kept(&(*from)[0]) > kept(&(*into)[0]):
+				*into = *from
+			case len(*from) > 0 && kept(&(*from)[0]) == kept(&(*into)[0]):
+				*into = append(*into, *from...)
+			}
+		},
+		ResultOf: func(_ window.Pane[K], best *[]B) []B { return *best },
 	}
 }
 
@@ -92,11 +94,13 @@ type windowBid struct {
 // q7: the bids with the highest price in windows of 10 s.
 func q7(j *builder) {
 	top := j.events().Filter("bids", isBid).
-		MapInto("bid", func(e *nexmark.Event, b *highBid) {
-			*b = highBid{e.Bid.Auction, e.Bid.Bidder, e.Bid.Price, e.Bid.DateTime, e.Bid.Extra}
-		}).
 		WindowAll("highest", window.Tumbling(windowSize)).
-		AggregateThen(highest[window.All](func(b *highBid) int64 { return b.Price }),
+		AggregateThen(highest[window.All](
+			func(e *nexmark.Event) int64 { return e.Bid.Price },
+			func(e *nexmark.Event) highBid {
+				return highBid{e.Bid.Auction, e.Bid.Bidder, e.Bid.Price, e.Bid.DateTime, e.Bid.Extra}
+			},
+			func(b *highBid) int64 { return b.Price }),
 			func(p window.Pane[window.All], best *[]highBid, out *operator.Collector[windowBid]) {
 				for _, b := range *best {
 					out.Emit(windowBid{p.Start, p.End, b})
@@ -166,12 +170,12 @@ func q8(j *builder) {
 
 // q11: how many bids each bidder makes before a pause of 10 s.
 func q11(j *builder) {
-	counts := bidders(j).KeyBy(itself).SessionWindow("count", window.Session(windowSize)).Aggregate(count)
+	counts := byBidder(j).SessionWindow("count", window.Session(windowSize)).Aggregate(count)
 	sink(j, counts, countRow)
 }
 
 // q12: the bids of each bidder in windows of 10 s.
 func q12(j *builder) {
-	counts := bidders(j).KeyBy(itself).Window("count", window.Tumbling(windowSize)).Aggregate(count)
+	counts := byBidder(j).Window("count", window.Tumbling(windowSize)).Aggregate(count)
 	sink(j, counts, countRow)
 }
