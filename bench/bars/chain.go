@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cairnstream/cairn"
+	"github.com/cairnstream/cairn/bench/interval"
 	"github.com/cairnstream/cairn/connector/datagen"
 	"github.com/cairnstream/cairn/record"
 	"github.com/cairnstream/cairn/stream"
@@ -132,10 +133,10 @@ func measureChain(ctx context.Context, c config) ([]figure, error) {
 			for i := range each {
 				each[i] /= chained
 			}
-			iv := intervalOf(each)
+			iv := interval.Of(each)
 			out = append(out, figure{
-				What: fmt.Sprintf("%s added to a chain, %d bytes", what, k.bytes), Value: iv.hi, Unit: "ns", Limit: k.limit, Samples: each,
-				Note: fmt.Sprintf("median %.2f; measured by %d of them", iv.median, chained),
+				What: fmt.Sprintf("%s added to a chain, %d bytes", what, k.bytes), Value: iv.Hi, Unit: "ns", Limit: k.limit, Samples: each,
+				Note: fmt.Sprintf("median %.2f; measured by %d of them", iv.Median, chained),
 			})
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cairnstream/cairn/bench/interval"
 	"github.com/cairnstream/cairn/coordinator"
 	"github.com/cairnstream/cairn/job"
 )
@@ -97,16 +98,16 @@ func checkpointsCost(ctx context.Context, c config, l *local, keys int64, limit 
 	for i := range cost {
 		cost[i] *= 100
 	}
-	iv := intervalOf(cost)
+	iv := interval.Of(cost)
 	return []figure{
 		{
-			What: fmt.Sprintf("a checkpoint every second, %d keys", keys), Value: iv.hi, Unit: "%", Limit: limit, Samples: cost,
+			What: fmt.Sprintf("a checkpoint every second, %d keys", keys), Value: iv.Hi, Unit: "%", Limit: limit, Samples: cost,
 			Note: fmt.Sprintf("median %.1f; %.1f ns a record with, %.1f without; %.1f MiB each",
-				iv.median, intervalOf(on).median, intervalOf(off).median, intervalOf(sizes).median),
+				iv.Median, interval.Of(on).Median, interval.Of(off).Median, interval.Of(sizes).Median),
 		},
 		{
-			What: fmt.Sprintf("  CPU time of such a checkpoint, %d keys", keys), Value: intervalOf(each).median, Unit: "ms", Samples: each,
-			Note: fmt.Sprintf("the job had %.2f cores: with fewer than it can use, a checkpoint is a larger part of its second", intervalOf(cores).median),
+			What: fmt.Sprintf("  CPU time of such a checkpoint, %d keys", keys), Value: interval.Of(each).Median, Unit: "ms", Samples: each,
+			Note: fmt.Sprintf("the job had %.2f cores: with fewer than it can use, a checkpoint is a larger part of its second", interval.Of(cores).Median),
 		},
 		{What: fmt.Sprintf("  synchronous part of a snapshot, worst, %d keys", keys), Value: sync, Unit: "ms", Limit: pauseLimit, Note: "as the tasks report it"},
 	}, nil

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/cairnstream/cairn/bench/interval"
 	"github.com/cairnstream/cairn/bench/transport"
 	"github.com/cairnstream/cairn/connector/datagen"
 	"github.com/cairnstream/cairn/job"
@@ -40,10 +41,10 @@ func measureExchange(ctx context.Context, c config) ([]figure, error) {
 		}
 		rates, costs = append(rates, r.RecordsPerSecond/1e6), append(costs, r.CPUPerRecord)
 	}
-	rate := intervalOf(rates)
+	rate := interval.Of(rates)
 	out := []figure{{
-		What: "transport alone, two processes", Value: rate.median, Unit: "M/s", Limit: exchangeLimit / 1e6, AtLeast: true, Samples: rates,
-		Note: fmt.Sprintf("median of %d, best %.1f; %.0f ns of CPU a record, both processes", exchangeRuns, rate.hi, intervalOf(costs).median),
+		What: "transport alone, two processes", Value: rate.Median, Unit: "M/s", Limit: exchangeLimit / 1e6, AtLeast: true, Samples: rates,
+		Note: fmt.Sprintf("median of %d, best %.1f; %.0f ns of CPU a record, both processes", exchangeRuns, rate.Hi, interval.Of(costs).Median),
 	}}
 	f, err := measureEdge(ctx, c)
 	return append(out, f...), err
@@ -101,9 +102,9 @@ func measureEdge(ctx context.Context, c config) ([]figure, error) {
 		rates = append(rates, records/last.Sub(first).Seconds()/1e6)
 		costs = append(costs, float64(after-before)/records)
 	}
-	rate := intervalOf(rates)
+	rate := interval.Of(rates)
 	return []figure{{
-		What: "a job over two TaskManagers: source, hash edge, sum", Value: rate.median, Unit: "M/s", Limit: exchangeLimit / 1e6, AtLeast: true, Samples: rates,
-		Note: fmt.Sprintf("median of %d, best %.1f; half of the records stay in their process; %.0f ns of CPU a record", exchangeRuns, rate.hi, intervalOf(costs).median),
+		What: "a job over two TaskManagers: source, hash edge, sum", Value: rate.Median, Unit: "M/s", Limit: exchangeLimit / 1e6, AtLeast: true, Samples: rates,
+		Note: fmt.Sprintf("median of %d, best %.1f; half of the records stay in their process; %.0f ns of CPU a record", exchangeRuns, rate.Hi, interval.Of(costs).Median),
 	}}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/cairnstream/cairn/bench/interval"
 	"github.com/cairnstream/cairn/connector/datagen"
 	"github.com/cairnstream/cairn/coordinator"
 	"github.com/cairnstream/cairn/internal/proc"
@@ -71,10 +72,10 @@ func measureRecovery(ctx context.Context, c config) ([]figure, error) {
 		}
 	}
 	f := func(what string, s []float64) figure {
-		iv := intervalOf(s)
+		iv := interval.Of(s)
 		return figure{
-			What: what, Value: iv.hi, Unit: "s", Limit: recoveryLimit, Samples: s,
-			Note: fmt.Sprintf("worst of %d kills, median %.2f", len(s), iv.median),
+			What: what, Value: iv.Hi, Unit: "s", Limit: recoveryLimit, Samples: s,
+			Note: fmt.Sprintf("worst of %d kills, median %.2f", len(s), iv.Median),
 		}
 	}
 	return []figure{

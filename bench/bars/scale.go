@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cairnstream/cairn/bench/interval"
 	"github.com/cairnstream/cairn/connector/datagen"
 	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/operator"
@@ -56,7 +57,7 @@ func measureParallel(ctx context.Context, c config) ([]figure, error) {
 	var medians []float64
 	note := "ns of CPU a record:"
 	for i, p := range parallelisms {
-		medians = append(medians, intervalOf(costs[i]).median)
+		medians = append(medians, interval.Of(costs[i]).Median)
 		note += fmt.Sprintf(" %.0f at %d", medians[i], p)
 	}
 	spread := 100 * (slices.Max(medians)/slices.Min(medians) - 1)

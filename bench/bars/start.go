@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/cairnstream/cairn/bench/interval"
 	"github.com/cairnstream/cairn/rpc"
 )
 
@@ -31,15 +32,15 @@ func measureStart(ctx context.Context, c config) ([]figure, error) {
 			*to = append(*to, d.Seconds())
 		}
 	}
-	f, a := intervalOf(fresh), intervalOf(again)
+	f, a := interval.Of(fresh), interval.Of(again)
 	return []figure{
 		{
-			What: "a JobManager's first answer, embedded etcd", Value: f.median, Unit: "s", Limit: startLimit, Samples: fresh,
-			Note: fmt.Sprintf("median of %d; at most %.2f", starts, f.hi),
+			What: "a JobManager's first answer, embedded etcd", Value: f.Median, Unit: "s", Limit: startLimit, Samples: fresh,
+			Note: fmt.Sprintf("median of %d; at most %.2f", starts, f.Hi),
 		},
 		{
-			What: "  on the directory of an earlier one", Value: a.median, Unit: "s", Limit: startLimit, Samples: again,
-			Note: fmt.Sprintf("median of %d; at most %.2f", starts, a.hi),
+			What: "  on the directory of an earlier one", Value: a.Median, Unit: "s", Limit: startLimit, Samples: again,
+			Note: fmt.Sprintf("median of %d; at most %.2f", starts, a.Hi),
 		},
 	}, nil
 }

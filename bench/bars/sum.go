@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/cairnstream/cairn/bench/interval"
 	"github.com/cairnstream/cairn/connector/datagen"
 	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/operator"
@@ -170,16 +171,16 @@ func measureSum(ctx context.Context, c config) ([]figure, error) {
 			fmt.Fprintf(os.Stderr, "sum: job %.1f ns, loop %.1f ns, with pointers %.1f ns, making %.1f ns\n", jobs[i], loops[i], pointers[i], makes[i])
 		}
 	}
-	ratio, bare := intervalOf(ratios(jobs, loops, 0)), intervalOf(ratios(minus(jobs, makes), minus(loops, makes), 0))
-	single := intervalOf(ratios(jobs, pointers, 0))
+	ratio, bare := interval.Of(ratios(jobs, loops, 0)), interval.Of(ratios(minus(jobs, makes), minus(loops, makes), 0))
+	single := interval.Of(ratios(jobs, pointers, 0))
 	return []figure{
 		{
-			What: "running sum, job : loop", Value: ratio.hi, Unit: "x", Limit: 2, Samples: ratios(jobs, loops, 0),
-			Note: fmt.Sprintf("median %.2f; job %.1f ns, loop %.1f ns a record, of which making it %.1f ns", ratio.median, intervalOf(jobs).median, intervalOf(loops).median, intervalOf(makes).median),
+			What: "running sum, job : loop", Value: ratio.Hi, Unit: "x", Limit: 2, Samples: ratios(jobs, loops, 0),
+			Note: fmt.Sprintf("median %.2f; job %.1f ns, loop %.1f ns a record, of which making it %.1f ns", ratio.Median, interval.Of(jobs).Median, interval.Of(loops).Median, interval.Of(makes).Median),
 		},
-		{What: "  the making of the records taken off both", Value: bare.hi, Unit: "x", Note: fmt.Sprintf("median %.2f", bare.median)},
-		{What: "  against a loop over a map of pointers", Value: single.hi, Unit: "x", Note: fmt.Sprintf("median %.2f; loop %.1f ns", single.median, intervalOf(pointers).median)},
-		{What: "allocations at steady state", Value: intervalOf(allocs).hi, Unit: "a record", Limit: allocated, Samples: allocs},
+		{What: "  the making of the records taken off both", Value: bare.Hi, Unit: "x", Note: fmt.Sprintf("median %.2f", bare.Median)},
+		{What: "  against a loop over a map of pointers", Value: single.Hi, Unit: "x", Note: fmt.Sprintf("median %.2f; loop %.1f ns", single.Median, interval.Of(pointers).Median)},
+		{What: "allocations at steady state", Value: interval.Of(allocs).Hi, Unit: "a record", Limit: allocated, Samples: allocs},
 	}, nil
 }
 
@@ -220,4 +221,13 @@ func number64(j *stream.Job, name string) uint64 {
 // every makes checkpoints as often as that.
 func every(d time.Duration) func(*job.Settings) {
 	return func(s *job.Settings) { s.CheckpointInterval = d }
+}
+
+// ratios divides pairwise and subtracts less.
+func ratios(a, b []float64, less float64) []float64 {
+	out := make([]float64, len(a))
+	for i := range a {
+		out[i] = a[i]/b[i] - less
+	}
+	return out
 }

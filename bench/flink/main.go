@@ -6,7 +6,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,7 +22,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cairnstream/cairn/bench/interval"
 	"github.com/cairnstream/cairn/bench/nexmark"
+	"github.com/cairnstream/cairn/internal/gcfloor"
 )
 
 // comparison is what to run.
@@ -32,6 +33,7 @@ type comparison struct {
 	events, warmup      int64
 	parallelism, rounds int
 	taskManagers        int
+	shares              int // Runs of the queries that are bound by the generator.
 	progress, result    io.Writer
 }
 
@@ -58,8 +60,10 @@ func run() error {
 	flag.Int64Var(&c.warmup, "warmup", 5_000_000, "events that Flink's virtual machine warms up with")
 	flag.IntVar(&c.parallelism, "parallelism", 2, "subtasks of each operator")
 	flag.IntVar(&c.rounds, "rounds", 3, "runs of each side, in turn; figures are medians")
+	flag.IntVar(&c.shares, "shares", 11, "runs of the generator and of q0, q1, q2 and q7 on Cairn, in turn; 0: none")
 	flag.IntVar(&c.taskManagers, "taskmanagers", 1, "above 1: TaskManager processes of Cairn")
 	flag.Parse()
+	gcfloor.Keep() // The generator is measured in this process, under the rules of those of Cairn.
 	var problems []error
 	if c.harness == "" {
 		problems = append(problems, errors.New("-harness is missing: the folder of the Flink harness (make bench-flink FLINK_BENCH=DIR)"))
@@ -68,6 +72,9 @@ func run() error {
 	}
 	if _, err := os.Stat(c.cairn); err != nil {
 		problems = append(problems, fmt.Errorf("the binary of cairn: %w", err))
+	}
+	if c.shares != 0 && c.shares < 6 {
+		problems = append(problems, errors.New("shares are at least 6: fewer have no interval"))
 	}
 	if c.events < 1 || c.warmup < 0 || c.parallelism < 1 || c.rounds < 1 || c.taskManagers < 1 {
 		problems = append(problems, errors.New("events, parallelism, rounds and taskmanagers are at least 1, warmup at least 0"))
@@ -106,15 +113,43 @@ func (c *comparison) all(ctx context.Context, names []string) error {
 		fmt.Fprintf(c.result, "| %s | %.2f | %.2f | %.2f | %.1f | %.1f | %.2f | %.0f | %.0f |\n", name,
 			1000/median(flink.cpu), 1000/median(cairn.cpu), median(flink.cpu)/median(cairn.cpu), f, o, o/f, flink.memory, cairn.memory)
 	}
+	return c.engineShares(ctx, names)
+}
+
+// bound are the queries that are bound by the making of the events: next to nothing is done with one.
+var bound = []string{"q0", "q1", "q2", "q7"}
+
+// engineShares prints what the engine adds to the making of the events, which is too little to be seen between medians of
+// a few runs: the two in turn, and the median of the differences with the interval that holds it with 95 %.
+func (c *comparison) engineShares(ctx context.Context, names []string) error {
+	head := false
+	for _, name := range bound {
+		if c.shares == 0 || !slices.Contains(names, name) {
+			continue
+		}
+		var s side
+		for range c.shares {
+			if err := c.run(ctx, name, &s); err != nil {
+				return fmt.Errorf("%s on Cairn: %w", name, err)
+			}
+		}
+		var added []float64
+		for i, cpu := range s.cpu {
+			added = append(added, cpu-s.generator[i])
+		}
+		if !head {
+			head = true
+			fmt.Fprintf(c.result, "\n%d runs in turn with the generator alone: ns of CPU per event\n\n| query | generator | whole | engine | 95 %% of |\n|---|---|---|---|---|\n", c.shares)
+		}
+		engine := interval.Of(added)
+		fmt.Fprintf(c.result, "| %s | %.1f | %.1f | %.1f | %.1f to %.1f |\n", name, median(s.generator), median(s.cpu), engine.Median, engine.Lo, engine.Hi)
+	}
 	return nil
 }
 
 func (s *side) engine() float64 { return median(s.cpu) - median(s.generator) }
 
-func median(v []float64) float64 {
-	v = slices.SortedFunc(slices.Values(v), cmp.Compare)
-	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
-}
+func median(v []float64) float64 { return interval.Of(v).Median }
 
 // micro tells whether a name is of a micro-benchmark, whose records are numbers.
 func micro(name string) bool { return name == "passthrough" || strings.HasPrefix(name, "keyed-count") }
