@@ -142,24 +142,23 @@ func (g *Generator) Fill(first int64, rows []Event, times []int64) {
 		n += int64(bids)
 		offset = 0
 	}
-	g.setTexts(used)
+	g.setTexts()
 }
 
-// setTexts makes one string of all texts and gives persons and auctions their parts.
-func (g *Generator) setTexts(used int) {
-	if used == 0 {
-		return
-	}
-	s := string(g.text[:used])
+// setTexts makes strings of the texts: one of each person and auction, with all of theirs. Who keeps one of them keeps
+// no others.
+func (g *Generator) setTexts() {
 	for i := range g.texts {
 		t := &g.texts[i]
+		s := string(g.text[t.from:t.to])
+		first := t.first - t.from
 		if p := t.person; p != nil {
-			p.Name = s[t.from:t.first]
-			p.Email = s[t.first : t.first+emailSize]
-			p.CreditCard = s[t.first+emailSize : t.to]
+			p.Name = s[:first]
+			p.Email = s[first : first+emailSize]
+			p.CreditCard = s[first+emailSize:]
 		} else {
-			t.auction.ItemName = s[t.from:t.first]
-			t.auction.Description = s[t.first:t.to]
+			t.auction.ItemName = s[:first]
+			t.auction.Description = s[first:]
 		}
 	}
 	clear(g.texts) // They keep nothing alive.

@@ -18,7 +18,7 @@ import (
 
 // Bytes is the heap up to which no collection starts, unless the process may only have less than eight times as much
 // memory.
-const Bytes = 96 << 20
+const Bytes = 192 << 20
 
 var once sync.Once
 
