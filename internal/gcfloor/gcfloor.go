@@ -2,7 +2,7 @@
 //
 // The collector starts when the heap has doubled. A job without much state has a few MiB that live, so that it would
 // start hundreds of times a second, and while it marks every write of a pointer costs several times as much: a third of
-// the CPU time of such a job. With a floor it starts when the heap has doubled or holds Bytes, whichever is more.
+// the CPU time of such a job. With a floor it starts when the heap has doubled or grown by Bytes, whichever is more.
 package gcfloor
 
 import (
@@ -16,9 +16,9 @@ import (
 	"sync"
 )
 
-// Bytes is the heap up to which no collection starts, unless the process may only have less than eight times as much
-// memory.
-const Bytes = 192 << 20
+// Bytes is by how much the heap grows at least before a collection starts, unless the process may only have less than
+// eight times as much memory.
+const Bytes = 96 << 20
 
 var once sync.Once
 
@@ -50,13 +50,9 @@ func (t *tuner) adjust() {
 	runtime.AddCleanup(sentinel, func(t *tuner) { t.adjust() }, t)
 }
 
-// percentFor is the growth that brings a heap of which so much lives to the floor, or to twice its size.
+// percentFor is growth by floor, or to twice the size, in percent of what lives.
 func percentFor(live, floor uint64) int {
-	live = max(live, 1<<20)
-	if 2*live >= floor {
-		return normal
-	}
-	return int((floor - live) * 100 / live)
+	return max(normal, int(floor*100/max(live, 1<<20)))
 }
 
 // far tells whether it is worth stopping the world for a new setting.
