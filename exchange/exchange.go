@@ -42,6 +42,12 @@ type Waiter interface {
 	Waited() time.Duration
 }
 
+// Pacer is implemented by an Out that knows how many rows its receiver can deal with in good time.
+type Pacer interface {
+	// Rows is how many rows the next batch should have at most.
+	Rows() int
+}
+
 // Sender is implemented by an Out to another process.
 type Sender interface {
 	// Sent is the number of bytes that were sent. Any goroutine may call it.

@@ -2,7 +2,9 @@ package exchange
 
 import (
 	"fmt"
+	"math"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cairnstream/cairn/record"
 )
@@ -35,6 +37,7 @@ func (e *entry) isData() bool { return e.batch != nil || e.frame.Bytes != nil }
 type Gate struct {
 	ports []*Port
 	ready chan struct{}
+	rows  atomic.Int64 // Of a batch that the subtask can deal with in good time.
 
 	mu struct {
 		sync.Mutex
@@ -101,6 +104,7 @@ const compactEntries = 64
 // deliver to that port as frames.
 func NewGate(frames []record.Frames) *Gate {
 	g := &Gate{ready: make(chan struct{}, 1), ports: make([]*Port, 0, len(frames))}
+	g.rows.Store(math.MaxInt64)
 	g.mu.runnable.slots = make([]int32, len(frames))
 	g.mu.lag = newLag()
 	for i, f := range frames {
@@ -290,6 +294,13 @@ func (p *Port) TryBatch(b record.Any, limit int) (bool, error) {
 	}
 	return true, nil
 }
+
+// SetRows says how many rows a batch should have at most, so that what is queued keeps the subtask busy for a short time
+// only: a barrier waits behind it.
+func (g *Gate) SetRows(n int) { g.rows.Store(int64(n)) }
+
+// Rows is what SetRows said. Any goroutine may call it.
+func (p *Port) Rows() int { return int(p.gate.rows.Load()) }
 
 // Room is signalled when data was taken from p or its gate closed.
 func (p *Port) Room() <-chan struct{} { return p.room }

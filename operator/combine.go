@@ -276,7 +276,7 @@ func (r *combineRouter[K, T, A]) give(e *combined[K, A]) error {
 	to.Rows = append(to.Rows, e.row)
 	to.Hash = append(to.Hash, e.hash)
 	to.Times = append(to.Times, e.first)
-	if len(to.Rows) >= r.parts.rows {
+	if len(to.Rows) >= r.parts.limits[ch] {
 		return r.parts.send(ch)
 	}
 	return nil

@@ -30,8 +30,10 @@ type RouterFactory func(outs []exchange.Out, k int) Router
 // builders holds a batch being filled per channel. A channel without records has none.
 type builders[T any] struct {
 	outs    []exchange.Out
+	pacers  []exchange.Pacer // Nil for channels without.
 	pool    *record.Pool[T]
 	rows    int
+	limits  []int // Rows of a channel's open batch.
 	open    []*record.Batch[T]
 	holding int // Channels with an open batch.
 }
@@ -45,14 +47,29 @@ func newBuilders[T any](outs []exchange.Out) builders[T] {
 	if len(outs) > manyOuts {
 		p = record.SmallPoolOf[T]()
 	}
-	return builders[T]{outs: outs, pool: p, rows: p.Rows(), open: make([]*record.Batch[T], len(outs))}
+	b := builders[T]{
+		outs: outs, pool: p, rows: p.Rows(), open: make([]*record.Batch[T], len(outs)),
+		pacers: make([]exchange.Pacer, len(outs)), limits: make([]int, len(outs)),
+	}
+	for i, o := range outs {
+		b.pacers[i], _ = o.(exchange.Pacer)
+	}
+	return b
+}
+
+// limit is how many rows the next batch of ch has at most.
+func (s *builders[T]) limit(ch int) int {
+	if p := s.pacers[ch]; p != nil {
+		return min(s.rows, p.Rows())
+	}
+	return s.rows
 }
 
 func (s *builders[T]) at(ch int) *record.Batch[T] {
 	b := s.open[ch]
 	if b == nil {
 		b = s.pool.Get()
-		s.open[ch] = b
+		s.open[ch], s.limits[ch] = b, s.limit(ch)
 		s.holding++
 	}
 	return b
@@ -99,7 +116,8 @@ func (s *builders[T]) markAll(m record.Mark) {
 // absorb moves b to channel ch: as it is when it is worth a frame of its own or keeps its order
 // only so, else row by row behind what is held.
 func (s *builders[T]) absorb(ch int, b *record.Batch[T]) error {
-	if b.Len() >= s.rows/2 {
+	limit := s.limit(ch)
+	if n := b.Len(); n >= s.rows/2 && (limit == s.rows || n <= limit) {
 		if err := s.send(ch); err != nil {
 			b.Release()
 			return err
@@ -114,21 +132,28 @@ func (s *builders[T]) absorb(ch int, b *record.Batch[T]) error {
 		}
 	}
 	to := s.at(ch)
-	if len(to.Rows)+b.Len() > s.rows {
+	if len(to.Rows) > 0 && len(to.Rows)+b.Len() > s.limits[ch] {
 		if err := s.send(ch); err != nil {
 			b.Release()
 			return err
 		}
 		to = s.at(ch)
 	}
+	var err error
 	spans(b, func(i int) {
+		if len(to.Rows) >= s.limits[ch] {
+			if e := s.send(ch); e != nil && err == nil {
+				err = e
+			}
+			to = s.at(ch)
+		}
 		to.Rows = append(to.Rows, b.Rows[i])
 		if hasTimes {
 			to.Times = append(to.Times, b.Times[i])
 		}
 	}, func(m record.Mark) { to.Mark(m.Kind, m.Time) })
 	b.Release()
-	return nil
+	return err
 }
 
 // Drain has nothing to do: what is held back are records as they came.
@@ -200,7 +225,7 @@ func (r *evenRouter[T]) rebalance(b *record.Batch[T]) error {
 		if hasTimes {
 			to.Times = append(to.Times, b.Times[i])
 		}
-		if len(to.Rows) >= r.rows && err == nil {
+		if len(to.Rows) >= r.limits[r.next] && err == nil {
 			err = r.send(r.next)
 		}
 		if r.next++; r.next == len(r.outs) {
@@ -297,7 +322,7 @@ func (r *hashRouter[K, T]) Emit(a record.Any) error {
 			if hasTimes {
 				to.Times = append(to.Times, b.Times[i])
 			}
-			if len(to.Rows) >= r.rows {
+			if len(to.Rows) >= r.limits[ch] {
 				if err := r.send(ch); err != nil {
 					b.Release()
 					return err

@@ -173,6 +173,46 @@ func TestSlowConsumer(t *testing.T) {
 	}
 }
 
+// A function that takes long for each record, behind an exchange: what is on its way there is so little that a barrier
+// comes through in a second or so. Full batches would hold it up for minutes. When the function is fast again batches are
+// full again.
+func TestSlowFunction(t *testing.T) {
+	var in faucet
+	var slow atomic.Bool
+	slow.Store(true)
+	out := &collect.Discard[event]{}
+	c := newCluster(t, 1, stream.Program{Name: "slow", Build: func(j *stream.Job) {
+		j.Source[event]("in", &in).KeyBy(func(e *event) string { return e.Key }).
+			Process("slow", func(*operator.States[string]) operator.Handler[string, event, event] {
+				return operator.Handler[string, event, event]{Record: func(c *operator.KeyedContext[string, event], e *event) {
+					if slow.Load() {
+						time.Sleep(20 * time.Millisecond)
+					}
+					c.Emit(*e)
+				}}
+			}).Sink("out", out)
+	}}, settings(job.ExactlyOnce, "fs"))
+	c.deploy(2)
+	for range 3 {
+		begun := time.Now()
+		c.checkpoint(true)
+		if took := time.Since(begun); took > 5*time.Second {
+			t.Errorf("a checkpoint took %v", took)
+		}
+	}
+	if n := in.given.Load() - out.Count(); n > 500 {
+		t.Errorf("%d records are on their way to a function that handles 100 a second", n)
+	}
+	slow.Store(false)
+	before := out.Count()
+	c.until("100,000 records", func() bool { return out.Count() > before+100_000 })
+	in.off.Store(true)
+	c.finish()
+	if out.Count() != in.given.Load() {
+		t.Errorf("%d records of %d", out.Count(), in.given.Load())
+	}
+}
+
 // In at-least-once mode nothing is missing after crashes; what was between the barriers may be
 // there twice.
 func TestAtLeastOnce(t *testing.T) {

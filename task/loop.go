@@ -36,6 +36,7 @@ type subtask struct {
 	mail   *mailbox
 
 	gate    *exchange.Gate
+	pace    pace // Of batches to the gate.
 	inputs  []inputPort
 	merge   *watermark.Merge
 	align   *barrier.Machine
@@ -220,9 +221,14 @@ func (s *subtask) batch(port int, b record.Any) error {
 			return nil
 		}
 	}
-	head := s.chain[0]
-	head.counters.In.Add(int64(b.Len()))
-	return head.op.Push(s.inputs[port].input, b)
+	head, rows := s.chain[0], b.Len()
+	head.counters.In.Add(int64(rows))
+	begun := time.Now()
+	err := head.op.Push(s.inputs[port].input, b)
+	if rows > 0 && s.pace.took(rows, time.Since(begun)) {
+		s.gate.SetRows(s.pace.rows)
+	}
+	return err
 }
 
 // mergeMarks turns the marks of one port into those of the merged input, in s.marks.

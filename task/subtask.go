@@ -40,7 +40,8 @@ func (s *subtask) makeGate() {
 		frames = append(frames, in.Frames)
 		s.inputs = append(s.inputs, inputPort{input: e.Input, from: ch, empty: in.Empty})
 	}
-	s.gate = exchange.NewGate(frames)
+	s.gate, s.pace = exchange.NewGate(frames), newPace(len(frames))
+	s.gate.SetRows(s.pace.rows)
 	s.open = len(s.inputs)
 	s.align = barrier.New(len(s.inputs))
 }

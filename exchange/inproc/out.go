@@ -100,6 +100,9 @@ func (o *out) Close() {
 	o.giveUp(errors.New("the sender stopped"))
 }
 
+// Rows implements exchange.Pacer.
+func (o *out) Rows() int { return o.port.Rows() }
+
 // Waited implements exchange.Waiter.
 func (o *out) Waited() time.Duration { return o.clock.Waited() }
 
