@@ -87,4 +87,12 @@ func (c word1[T]) newHasher() Hasher[T] { return hasherOf[T](hash1At) }
 
 func (flag) newHasher() Hasher[bool] { return hasherOf[bool](hash1At) }
 
-func hash1At(p *byte) uint64 { return xxh3.Hash(unsafe.Slice(p, 1)) }
+func hash1At(p *byte) uint64 { return hashes1[*p] }
+
+// hashes1 are the hashes of all bytes.
+var hashes1 = func() (h [256]uint64) {
+	for i := range h {
+		h[i] = xxh3.Hash([]byte{byte(i)})
+	}
+	return h
+}()

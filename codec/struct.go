@@ -211,6 +211,8 @@ func (p *program) hasher() func(unsafe.Pointer) uint64 {
 		return func(v unsafe.Pointer) uint64 { return h((*string)(v)) }
 	case !p.dense:
 		return nil
+	case p.size == 1:
+		return func(v unsafe.Pointer) uint64 { return hash1At((*byte)(v)) }
 	case p.size == 8:
 		return func(v unsafe.Pointer) uint64 { return hash8(binary.LittleEndian.Uint64((*[8]byte)(v)[:])) }
 	}

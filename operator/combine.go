@@ -78,13 +78,20 @@ func (w *WindowAggregate[K, T, A, R]) combineRouter(entries int) RouterFactory {
 type combined[K comparable, A any] struct {
 	hash        uint64
 	from, first int64 // Start of the pane, time of the first record.
+	due         int64 // Watermark that the records must be ahead of.
 	slot        uint32
-	row         partial[K, A]
+	row         partial[K, A] // Without records: of what was sent before.
+
+	// Of sessions: the last record that was sent, if any. Its session does not end before sent + gap - 1: later records
+	// that belong to it may wait until then. Of an earlier one, which may also belong to a session that ends before, that
+	// is not known.
+	sent    int64
+	hasSent bool
 }
 
 // The table fits in the second-level cache of a core together with the batches being filled.
 const (
-	combineBytes   = 128 << 10
+	combineBytes   = 256 << 10
 	combineEntries = 2048
 )
 
@@ -104,8 +111,9 @@ type combineRouter[K comparable, T, A any] struct {
 	entries []combined[K, A]
 	slots   []uint16
 	mask    uint64
-	taken   int   // Records in it.
-	due     int64 // Watermark that it must be ahead of.
+	taken   int   // Records since it was empty,
+	gave    int   // and the rows that were made of them.
+	due     int64 // Watermark that something in it must be ahead of.
 	pause   int   // Records to send as they are, still.
 
 	now      int64 // Watermark passed on.
@@ -154,7 +162,7 @@ func (r *combineRouter[K, T, A]) Emit(a record.Any) error {
 // plain sends the records of b as they are: for a while, or until there was a watermark, before which there is no telling
 // what is late.
 func (r *combineRouter[K, T, A]) plain(b *record.Batch[T]) error {
-	if err := r.Drain(); err != nil {
+	if err := r.empty(); err != nil {
 		b.Release()
 		return err
 	}
@@ -203,33 +211,45 @@ func (r *combineRouter[K, T, A]) combine(b *record.Batch[T], start, end int) err
 					return err
 				}
 			}
-			e = r.enter(h, t)
-			r.c.start(&e.row.Acc, row)
-			r.due = min(r.due, due)
-			r.taken++
+			r.begin(r.enter(h), t, due, row)
 			continue
 		}
 		if r.c.pane == nil {
-			if t-e.first-e.row.Span >= r.c.gap || e.first-t >= r.c.gap { // Another session.
+			last := e.first + e.row.Span
+			if e.row.Count > 0 && (t-last >= r.c.gap || e.first-t >= r.c.gap) { // Another session.
 				if err := r.give(e); err != nil {
 					return err
 				}
-				e.first, e.row = t, partial[K, A]{Key: r.raw.cur, Count: 1}
-				r.c.start(&e.row.Acc, row)
-				r.due = min(r.due, t)
-				r.taken++
+			}
+			if e.row.Count == 0 {
+				if e.hasSent && t >= e.sent && t-e.sent < r.c.gap {
+					due = e.sent + r.c.gap - 1
+				}
+				r.begin(e, t, due, row)
 				continue
 			}
-			last := max(e.first+e.row.Span, t)
-			e.first = min(e.first, t)
-			e.row.Span = last - e.first
-			r.due = min(r.due, t)
+			if t < e.first {
+				if e.first = t; !e.hasSent || t < e.sent || e.due != e.sent+r.c.gap-1 {
+					e.due = min(e.due, t)
+					r.due = min(r.due, t)
+				}
+			}
+			e.row.Span = max(last, t) - e.first
 		}
 		r.c.add(&e.row.Acc, row)
 		e.row.Count++
 		r.taken++
 	}
 	return nil
+}
+
+// begin puts the first record into an entry.
+func (r *combineRouter[K, T, A]) begin(e *combined[K, A], t, due int64, row *T) {
+	e.first, e.due = t, due
+	e.row.Span, e.row.Count = 0, 1
+	r.c.start(&e.row.Acc, row)
+	r.due = min(r.due, due)
+	r.taken++
 }
 
 // find is the entry of the current key in the current pane, or nil.
@@ -246,7 +266,7 @@ func (r *combineRouter[K, T, A]) find(h uint64) *combined[K, A] {
 }
 
 // enter makes an entry for the current key in the current pane, which has none. There is room.
-func (r *combineRouter[K, T, A]) enter(h uint64, t int64) *combined[K, A] {
+func (r *combineRouter[K, T, A]) enter(h uint64) *combined[K, A] {
 	s := slotAt(h, r.from) & r.mask
 	for r.slots[s] != 0 {
 		s = (s + 1) & r.mask
@@ -255,7 +275,7 @@ func (r *combineRouter[K, T, A]) enter(h uint64, t int64) *combined[K, A] {
 	r.entries = r.entries[:n+1]
 	r.slots[s] = uint16(n + 1)
 	e := &r.entries[n]
-	*e = combined[K, A]{hash: h, from: r.from, first: t, slot: uint32(s), row: partial[K, A]{Key: r.raw.cur, Count: 1}}
+	*e = combined[K, A]{hash: h, from: r.from, slot: uint32(s), row: partial[K, A]{Key: r.raw.cur}}
 	return e
 }
 
@@ -266,7 +286,7 @@ func (r *combineRouter[K, T, A]) single(h uint64, t int64, row *T) error {
 	return r.give(&e)
 }
 
-// give moves an entry to the channel that it belongs to.
+// give moves what an entry has to the channel that it belongs to.
 func (r *combineRouter[K, T, A]) give(e *combined[K, A]) error {
 	ch := int(r.raw.owners[e.hash%uint64(r.raw.k)])
 	to := r.parts.open[ch]
@@ -276,6 +296,11 @@ func (r *combineRouter[K, T, A]) give(e *combined[K, A]) error {
 	to.Rows = append(to.Rows, e.row)
 	to.Hash = append(to.Hash, e.hash)
 	to.Times = append(to.Times, e.first)
+	if last := e.first + e.row.Span; !e.hasSent || last > e.sent {
+		e.sent, e.hasSent = last, true
+	}
+	var none A
+	e.row.Count, e.row.Acc = 0, none // The accumulator is the receiver's now.
 	if len(to.Rows) >= r.parts.limits[ch] {
 		return r.parts.send(ch)
 	}
@@ -284,31 +309,68 @@ func (r *combineRouter[K, T, A]) give(e *combined[K, A]) error {
 
 // full empties the table, since it has no room, and sees whether it was of use.
 func (r *combineRouter[K, T, A]) full() error {
-	if r.taken < combineGain*len(r.entries) {
+	for i := range r.entries {
+		if r.entries[i].row.Count > 0 {
+			r.gave++
+		}
+	}
+	if r.taken < combineGain*r.gave {
 		r.pause = combinePause * len(r.entries)
 	}
-	return r.Drain()
+	return r.empty()
 }
 
-// Drain empties the table. What was in it leaves with the next Flush.
-func (r *combineRouter[K, T, A]) Drain() error {
+// Drain gives out all records. What was in the table leaves with the next Flush.
+func (r *combineRouter[K, T, A]) Drain() error { return r.giveUpTo(record.MaxTime) }
+
+// giveUpTo gives out the records that must be ahead of watermark w.
+func (r *combineRouter[K, T, A]) giveUpTo(w int64) error {
+	if r.c.pane != nil {
+		return r.empty() // The others are due soon, and their keys come again.
+	}
+	r.due = record.MaxTime
+	for i := range r.entries {
+		switch e := &r.entries[i]; {
+		case e.row.Count == 0:
+		case e.due > w:
+			r.due = min(r.due, e.due)
+		default:
+			if err := r.give(e); err != nil {
+				return err
+			}
+			r.gave++
+		}
+	}
+	return nil
+}
+
+// empty gives out all records and forgets the keys.
+func (r *combineRouter[K, T, A]) empty() error {
 	for i := range r.entries {
 		e := &r.entries[i]
 		r.slots[e.slot] = 0
+		if e.row.Count == 0 {
+			continue
+		}
 		if err := r.give(e); err != nil {
 			return err
 		}
 	}
-	clear(r.entries) // The accumulators are the receivers' now.
-	r.entries, r.taken, r.due = r.entries[:0], 0, record.MaxTime
+	clear(r.entries)
+	r.entries, r.taken, r.gave, r.due = r.entries[:0], 0, 0, record.MaxTime
 	return nil
 }
 
 func (r *combineRouter[K, T, A]) mark(m record.Mark) error {
-	if m.Kind != record.Watermark || m.Time >= r.due {
-		if err := r.Drain(); err != nil {
-			return err
-		}
+	var err error
+	switch {
+	case m.Kind != record.Watermark:
+		err = r.empty() // What was sent may be late for the receiver once this sender was idle.
+	case m.Time >= r.due:
+		err = r.giveUpTo(m.Time)
+	}
+	if err != nil {
+		return err
 	}
 	if m.Kind == record.Watermark {
 		r.now = max(r.now, m.Time)

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -422,7 +423,7 @@ func TestTimerChurn(t *testing.T) {
 		b.Append(i, 0)
 	}
 	k.push(b)
-	if x := op.ctx.timers.index.at[1000]; len(x.vs) != 1 {
+	if x := op.ctx.timers.index.near(1000); len(x.vs) != 1 {
 		t.Errorf("%d entries for one timer", len(x.vs))
 	}
 	k.close()
@@ -448,15 +449,24 @@ func TestTimeIndex(t *testing.T) {
 				model = model[1:]
 				continue
 			}
-			e := entry{rapid.Int64Range(0, 9).Draw(t, "time"), n}
+			time := rapid.SampledFrom([]int64{0, 0, 0, 1000, -1 << 40, 1 << 40, record.MinTime + 1<<20, record.MaxTime - 1<<20}).Draw(t, "about")
+			e := entry{time + rapid.Int64Range(0, rapid.SampledFrom([]int64{9, ringSize, 1 << 14}).Draw(t, "range")).Draw(t, "time"), n}
 			x.add(e.time, e.v)
 			model = append(model, e)
-			slices.SortStableFunc(model, func(a, b entry) int { return int(a.time - b.time) })
+			slices.SortStableFunc(model, func(a, b entry) int { return cmp.Compare(a.time, b.time) })
 		}
 		if _, ok := x.first(); ok != (len(model) > 0) {
 			t.Fatalf("first: %v with %d left", ok, len(model))
 		}
 	})
+	for _, v := range []int64{record.MinTime, record.MaxTime, 0} {
+		var x timeIndex[int]
+		x.add(v, 1)
+		x.add(v, 2)
+		if at, ok := x.first(); at != v || !ok || x.pop() != 1 || x.pop() != 2 {
+			t.Errorf("time %d is at %d", v, at)
+		}
+	}
 	var x timeIndex[int]
 	for i := range int64(100) {
 		x.add(i, 0)

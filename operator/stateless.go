@@ -170,10 +170,29 @@ func (m *flatMapOp[A, B]) Open(c *Context) error {
 
 func (m *flatMapOp[A, B]) Push(_ int, a record.Any) error {
 	in := batchOf[A](a)
-	spans(in, func(i int) {
-		m.col.time = in.Time(i)
-		m.f(&in.Rows[i], m.col)
-	}, m.col.mark)
+	start := 0
+	for n := 0; ; n++ { // As spans, without a call for each row.
+		end := in.Len()
+		if n < len(in.Marks) {
+			end = in.SelIndex(in.Marks[n].Pos)
+		}
+		if in.Sel == nil {
+			for i := start; i < end; i++ {
+				m.col.time = in.Time(i)
+				m.f(&in.Rows[i], m.col)
+			}
+		} else {
+			for _, i := range in.Sel[start:end] {
+				m.col.time = in.Time(int(i))
+				m.f(&in.Rows[i], m.col)
+			}
+		}
+		if n == len(in.Marks) {
+			break
+		}
+		m.col.mark(in.Marks[n])
+		start = end
+	}
 	in.Release()
 	return m.col.done()
 }

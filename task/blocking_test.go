@@ -177,11 +177,17 @@ func TestSlowConsumer(t *testing.T) {
 // comes through in a second or so. Full batches would hold it up for minutes. When the function is fast again batches are
 // full again.
 func TestSlowFunction(t *testing.T) {
+	for _, workers := range []int{1, 2} {
+		t.Run(fmt.Sprintf("workers=%d", workers), func(t *testing.T) { slowFunction(t, workers) })
+	}
+}
+
+func slowFunction(t *testing.T, workers int) {
 	var in faucet
 	var slow atomic.Bool
 	slow.Store(true)
 	out := &collect.Discard[event]{}
-	c := newCluster(t, 1, stream.Program{Name: "slow", Build: func(j *stream.Job) {
+	c := newCluster(t, workers, stream.Program{Name: "slow", Build: func(j *stream.Job) {
 		j.Source[event]("in", &in).KeyBy(func(e *event) string { return e.Key }).
 			Process("slow", func(*operator.States[string]) operator.Handler[string, event, event] {
 				return operator.Handler[string, event, event]{Record: func(c *operator.KeyedContext[string, event], e *event) {

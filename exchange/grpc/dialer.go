@@ -63,6 +63,7 @@ func (d *Dialer) Dial(ctx context.Context, addr string, run job.Run, ch job.Chan
 		ctx: ctx, dialer: d, addr: addr, run: run, ch: ch, frames: frames,
 		room: make(chan struct{}, 1), dead: make(chan struct{}),
 	}
+	o.rows.Store(fullPace)
 	if err := ctx.Err(); err != nil {
 		return nil, o.wrap(context.Cause(ctx))
 	}

@@ -40,6 +40,7 @@ type inbound struct {
 type reply struct {
 	kind   byte
 	number uint32
+	rows   int64
 	text   string
 }
 
@@ -53,7 +54,9 @@ type arrival struct {
 	partial *[]byte // A frame of which not all pieces have come.
 	have    int
 
-	taken atomic.Int64 // Credit that the sender has not got back yet.
+	taken  atomic.Int64 // Credit that the sender has not got back yet,
+	frames atomic.Int64 // and the frames that it is for.
+	told   atomic.Int64 // The pace that the sender knows.
 }
 
 func newInbound(s *Server, stream ggrpc.ServerStream, run job.Run, from string) *inbound {
@@ -144,8 +147,11 @@ func (in *inbound) open(number uint32, ch job.Channel) {
 		in.reply(reply{kind: replyRefuse, number: number, text: err.Error()})
 		return
 	}
-	in.channels[number] = &arrival{in: in, number: number, ch: ch, port: port}
-	in.reply(reply{kind: replyAccept, number: number})
+	a := &arrival{in: in, number: number, ch: ch, port: port}
+	rows := a.pace()
+	a.told.Store(rows)
+	in.channels[number] = a
+	in.reply(reply{kind: replyAccept, number: number, rows: rows})
 }
 
 // frame takes n bytes of a frame of total bytes and delivers it when it is whole. The bytes are
@@ -249,14 +255,28 @@ func (p *parcel) release() {
 	a.give(frameCost(n))
 }
 
-// give returns credit to the sender, not more often than four times a window: what is kept back
-// meanwhile does not stop a sender, which may send as long as it has any credit.
+// give returns credit for a frame to the sender, not more often than four times a window unless this end is slow: what is
+// kept back meanwhile does not stop a sender, which may send as long as it has any credit.
 func (a *arrival) give(n int64) {
 	quarter := int64(a.in.server.opts.Window / 4)
-	if now := a.taken.Add(n); now < quarter || now-n >= quarter {
-		return // Not enough yet, or listed by the one that made it enough.
+	a.frames.Add(1)
+	now := a.taken.Add(n)
+	if now >= quarter && now-n < quarter || a.news() {
+		a.in.list(a)
 	}
-	in := a.in
+}
+
+// pace is how many rows this end can deal with in good time.
+func (a *arrival) pace() int64 { return min(int64(a.port.Rows()), fullPace) }
+
+// news tells whether the sender needs to hear of the pace, or of every frame because it is slow.
+func (a *arrival) news() bool {
+	rows, told := a.pace(), a.told.Load()
+	return rows < slowPace || told < slowPace || rows < told/2 || rows > told && told < fastPace
+}
+
+// list has a in the next message to the sender.
+func (in *inbound) list(a *arrival) {
 	in.mu.Lock()
 	in.mu.credits = append(in.mu.credits, a)
 	in.mu.Unlock()
@@ -304,14 +324,26 @@ func (in *inbound) collect(alive bool) []byte {
 		switch r.kind {
 		case replyAccept:
 			data = binary.AppendUvarint(data, uint64(in.server.opts.Window))
+			data = binary.AppendUvarint(data, uint64(r.rows))
 		case replyRefuse:
 			data = appendText(data, r.text)
 		}
 	}
 	for _, a := range credits {
+		if rows := a.pace(); a.told.Swap(rows) != rows {
+			data = append(data, replyPace)
+			data = binary.AppendUvarint(data, uint64(a.number))
+			data = binary.AppendUvarint(data, uint64(rows))
+		}
+		frames := a.frames.Swap(0) // Before taken, which is added behind it: no frame is counted ahead of its credit.
+		n := a.taken.Swap(0)
+		if n == 0 && frames == 0 {
+			continue // Listed twice.
+		}
 		data = append(data, replyCredit)
 		data = binary.AppendUvarint(data, uint64(a.number))
-		data = binary.AppendUvarint(data, uint64(a.taken.Swap(0)))
+		data = binary.AppendUvarint(data, uint64(n))
+		data = binary.AppendUvarint(data, uint64(frames))
 	}
 	if alive && len(data) == 0 {
 		data = append(data, replyBeat, 0)

@@ -274,10 +274,21 @@ func (l *link) reply(e *entries) {
 	l.mu.Unlock()
 	switch kind {
 	case replyBeat:
-	case replyAccept, replyCredit:
-		n := e.uvarint()
+	case replyAccept:
+		n, rows := e.uvarint(), e.uvarint()
 		if o != nil && e.err == nil {
-			o.grant(int64(n))
+			o.pace(int64(min(rows, fullPace)))
+			o.grant(int64(n), 0)
+		}
+	case replyCredit:
+		n, frames := e.uvarint(), e.uvarint()
+		if o != nil && e.err == nil {
+			o.grant(int64(n), int64(frames))
+		}
+	case replyPace:
+		rows := e.uvarint()
+		if o != nil && e.err == nil {
+			o.pace(int64(min(rows, fullPace)))
 		}
 	case replyRefuse:
 		text := e.text()

@@ -363,6 +363,65 @@ func TestSmallFramesAreBoundedToo(t *testing.T) {
 	<-done
 }
 
+// To a receiver that wants few rows at a time a few frames are under way, not a window full of them, and it gives credit
+// back at once; one that has become fast gets a window full.
+func TestPace(t *testing.T) {
+	p := newPeers(t, Options{Window: 64 << 10})
+	g := exchange.NewGate([]record.Frames{loadFrames})
+	defer g.Close()
+	g.SetRows(1)
+	p.dir.Register(p.run, job.Channel{}, g.Port(0))
+	ctx, cancel := context.WithCancel(t.Context())
+	o, err := p.dialer.Dial(ctx, p.addr, p.run, job.Channel{}, loadFrames)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	rows := o.(exchange.Pacer).Rows
+	if rows() != 1 {
+		t.Errorf("batches of %d rows to a receiver that wants 1", rows())
+	}
+	var sent atomic.Int64
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for o.Send(records(1)) == nil {
+			sent.Add(1)
+		}
+	}()
+	settle := func(taken, least, most int64) {
+		t.Helper()
+		deadline := time.Now().Add(10 * time.Second)
+		for sent.Load()-taken < least && time.Now().Before(deadline) {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(50 * time.Millisecond)
+		if n := sent.Load() - taken; n < least || n > most {
+			t.Errorf("%d frames are under way, want %d to %d", n, least, most)
+		}
+	}
+	settle(0, slowFrames, slowFrames)
+	for range 10 {
+		mustPoll(t, g).Batch.Release()
+	}
+	settle(10, slowFrames, slowFrames)
+	g.SetRows(5000)
+	mustPoll(t, g).Batch.Release()
+	settle(11, 64<<10/frameOverhead/2, 64<<10/frameOverhead+1)
+	if rows() != 5000 {
+		t.Errorf("batches of %d rows to a receiver that wants 5000", rows())
+	}
+	g.SetRows(2)
+	mustPoll(t, g).Batch.Release()
+	for deadline := time.Now().Add(10 * time.Second); rows() != 2; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("batches of %d rows to a receiver that wants 2", rows())
+		}
+	}
+	cancel()
+	<-done
+}
+
 func TestMetrics(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	p := newPeers(t, Options{Window: 16 << 10, Metrics: NewMetrics(reg)})

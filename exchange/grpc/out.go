@@ -27,6 +27,8 @@ type out struct {
 	hint   int // Expected size of the next frame.
 
 	credit atomic.Int64  // May be below zero: the last frame may exceed the window.
+	under  atomic.Int64  // Frames under way.
+	rows   atomic.Int64  // The receiver's pace.
 	room   chan struct{} // Credit came.
 	dead   chan struct{} // Closed when err is set.
 	once   sync.Once
@@ -64,6 +66,7 @@ func (o *out) Send(b record.Any) error {
 		buffers.Put(buf)
 		return err
 	}
+	o.under.Add(1)
 	n := len(frame) // The writer owns the buffer from here on.
 	if err := o.link.enqueue(item{kind: entryFrame, number: o.number, frame: buf}); err != nil {
 		return o.lost(err)
@@ -76,7 +79,7 @@ func (o *out) Send(b record.Any) error {
 
 // reserve takes cost from the credit; it waits until there is any.
 func (o *out) reserve(cost int64) error {
-	if o.credit.Load() <= 0 {
+	if o.full() {
 		o.clock.Start()
 		err := o.await()
 		o.dialer.opts.Metrics.creditWait.Add(o.clock.Stop().Seconds())
@@ -88,8 +91,13 @@ func (o *out) reserve(cost int64) error {
 	return nil
 }
 
+// full tells whether nothing may be sent.
+func (o *out) full() bool {
+	return o.credit.Load() <= 0 || o.rows.Load() < slowPace && o.under.Load() >= slowFrames
+}
+
 func (o *out) await() error {
-	for o.credit.Load() <= 0 {
+	for o.full() {
 		select {
 		case <-o.room:
 		case <-o.dead:
@@ -101,9 +109,21 @@ func (o *out) await() error {
 	return nil
 }
 
-// grant adds to the credit.
-func (o *out) grant(n int64) {
+// grant adds to the credit: frames that were under way have been taken.
+func (o *out) grant(n, frames int64) {
 	o.credit.Add(n)
+	o.under.Add(-frames)
+	o.signal()
+}
+
+// pace is what the receiver says of the size of batches.
+func (o *out) pace(rows int64) {
+	if o.rows.Swap(rows) < slowPace {
+		o.signal() // It may be full no longer.
+	}
+}
+
+func (o *out) signal() {
 	select {
 	case o.room <- struct{}{}:
 	default:
@@ -136,6 +156,9 @@ func (o *out) leave(why string) {
 	_ = o.link.enqueue(item{kind: entryClose, number: o.number, text: why}) // A link that is over has said so to the receiver.
 	o.dialer.release(o.link)
 }
+
+// Rows implements exchange.Pacer.
+func (o *out) Rows() int { return int(o.rows.Load()) }
 
 // Sent implements exchange.Sender.
 func (o *out) Sent() int64 { return o.sent.Load() }

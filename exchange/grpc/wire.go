@@ -27,6 +27,7 @@ const (
 	replyCredit = 3
 	replyClosed = 4
 	replyBeat   = 5
+	replyPace   = 6
 )
 
 // Sizes of messages. A frame that does not fit goes in pieces, so that no message comes near
@@ -42,6 +43,15 @@ const (
 const frameOverhead = 256
 
 func frameCost(n int) int64 { return int64(n) + frameOverhead }
+
+// A receiver is slow when it wants batches of fewer rows than slowPace. What is under way to it is bounded by frames then
+// too: hundreds of frames of one row fit in a window, and a barrier waits behind them.
+const (
+	slowPace   = 64
+	slowFrames = 4
+	fastPace   = 1 << 10 // From here on a sender need not know better.
+	fullPace   = 1 << 20 // More rows than any batch has.
+)
 
 // item is one entry that waits to be written.
 type item struct {
