@@ -59,7 +59,7 @@ func run() error {
 	flag.Int64Var(&c.events, "events", 10_000_000, "events of each run")
 	flag.Int64Var(&c.warmup, "warmup", 5_000_000, "events that Flink's virtual machine warms up with")
 	flag.IntVar(&c.parallelism, "parallelism", 2, "subtasks of each operator")
-	flag.IntVar(&c.rounds, "rounds", 3, "runs of each side, in turn; figures are medians")
+	flag.IntVar(&c.rounds, "rounds", 3, "runs of each side, in turn; figures are medians; 0: only the shares")
 	flag.IntVar(&c.shares, "shares", 11, "runs of the generator and of q0, q1, q2 and q7 on Cairn, in turn; 0: none")
 	flag.IntVar(&c.taskManagers, "taskmanagers", 1, "above 1: TaskManager processes of Cairn")
 	flag.Parse()
@@ -76,8 +76,8 @@ func run() error {
 	if c.shares != 0 && c.shares < 6 {
 		problems = append(problems, errors.New("shares are at least 6: fewer have no interval"))
 	}
-	if c.events < 1 || c.warmup < 0 || c.parallelism < 1 || c.rounds < 1 || c.taskManagers < 1 {
-		problems = append(problems, errors.New("events, parallelism, rounds and taskmanagers are at least 1, warmup at least 0"))
+	if c.events < 1 || c.warmup < 0 || c.parallelism < 1 || c.rounds < 0 || c.taskManagers < 1 {
+		problems = append(problems, errors.New("events, parallelism and taskmanagers are at least 1, warmup and rounds at least 0"))
 	}
 	if err := errors.Join(problems...); err != nil {
 		return err
@@ -92,6 +92,9 @@ func run() error {
 }
 
 func (c *comparison) all(ctx context.Context, names []string) error {
+	if c.rounds == 0 {
+		return c.engineShares(ctx, names)
+	}
 	fmt.Fprintf(c.result, "%d events, parallelism %d, medians of %d rounds in turn. Engine: CPU per event less that of making the events alone.\n\n",
 		c.events, c.parallelism, c.rounds)
 	fmt.Fprintln(c.result, "| query | Flink M/CPU s | Cairn M/CPU s | ratio | Flink engine ns | Cairn engine ns | of Flink's | Flink heap MiB | Cairn RSS MiB |")

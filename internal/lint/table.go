@@ -18,7 +18,7 @@ var layers = []row{
 	{9, "examples/flights", []string{"examples/flights/flightsjob"}},
 	{9, "bench/...", []string{"bench/..."}},
 	{9, "test/e2e/...", []string{"test/e2e"}},
-	{9, "test/e2e", nil},
+	{9, "test/e2e", []string{"bench/nexmark"}},
 	{9, "test/chaos", nil},
 
 	{8, "", nil}, // Main, Program, aliases of what a user's main needs

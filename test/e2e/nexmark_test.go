@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"os/exec"
@@ -14,12 +15,20 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cairnstream/cairn/bench/nexmark"
 )
+
+var everyQuery = flag.Bool("every-query", false, "kill TaskManagers under every query of the benchmark, not only three")
 
 // TestNexmarkKills: answers of the benchmark are right with TaskManagers in processes of their own, three of which are
 // killed in the middle.
 func TestNexmarkKills(t *testing.T) {
-	for _, query := range []string{"q5", "q9", "q11"} {
+	queries := []string{"q5", "q9", "q11"}
+	if *everyQuery {
+		queries = nexmark.Names()
+	}
+	for _, query := range queries {
 		t.Run(query, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.Command(filepath.Join(bin, "cairn"), "bench", "nexmark", "--query", query, "--verify", "--events", "2000000",
