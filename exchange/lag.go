@@ -56,8 +56,10 @@ func (g *Gate) next() *Port {
 	if l.prefer >= 0 && !g.ports[l.prefer].blocked {
 		behind = g.ports[l.prefer]
 	}
+	if behind == nil || behind.len() > 0 {
+		l.stop() // There is nothing to wait for, or no more.
+	}
 	if behind != nil && behind.len() > 0 {
-		l.stop()
 		if l.gaveUp = false; l.ahead < lagRun-1 {
 			l.ahead++
 			return behind // If it is in the list it stays there, and is passed over should it be empty then.
@@ -77,6 +79,7 @@ func (g *Gate) next() *Port {
 		r.pop()
 		p.listed = false
 	}
+	l.stop() // Nobody is left who would wait.
 	return nil
 }
 
@@ -108,7 +111,7 @@ func (l *lag) wait() bool {
 // stop ends the waiting of the others.
 func (l *lag) stop() {
 	if !l.since.IsZero() {
-		l.credit -= l.now().Sub(l.since)
+		l.credit -= min(l.now().Sub(l.since), 2*lagWait)
 		l.since = time.Time{}
 	}
 }

@@ -82,6 +82,32 @@ func TestABlockedPortIsNotWaitedFor(t *testing.T) {
 	expect(t, drain(t, g), " 1:1")
 }
 
+// When those that wait have nothing left, since a barrier was taken past the queue, nobody waits any more: a subtask would
+// call Poll again and again.
+func TestNobodyWaitsWithNothing(t *testing.T) {
+	for _, blocked := range []int{0, 1} {
+		g, now := lagGate(2)
+		g.Prefer(1)
+		put(t, g, 0, 1)
+		expect(t, drain(t, g), "")
+		if _, waits := g.WaitsUntil(); !waits {
+			t.Fatal("nobody waits")
+		}
+		if blocked == 1 {
+			put(t, g, 1, 1)
+		}
+		if i, ok := g.PollBarrier(); !ok || i.Port != 0 {
+			t.Fatalf("took %+v: %v", i, ok)
+		}
+		g.Block(blocked)
+		*now = now.Add(time.Hour)
+		drain(t, g)
+		if at, waits := g.WaitsUntil(); waits {
+			t.Errorf("port %d is blocked: somebody waits until %v", blocked, at)
+		}
+	}
+}
+
 // However often the port that is behind brings a little, waiting for it takes a sixteenth of the time.
 func TestWaitingIsBounded(t *testing.T) {
 	g, now := lagGate(2)

@@ -3,6 +3,7 @@ package operator
 import (
 	"encoding/binary"
 	"fmt"
+	"reflect"
 	"unsafe"
 
 	"github.com/cairnstream/cairn/codec"
@@ -36,7 +37,7 @@ type combiner[K comparable, T, A any] struct {
 }
 
 // combinable tells whether records can be combined before the exchange. They cannot where those that are late are put
-// out on the side, and need not be where the accumulator keeps all of them.
+// out on the side, or the aggregation says so.
 func (w *WindowAggregate[K, T, A, R]) combinable() bool {
 	return w.Merge != nil && w.Late == "" && !w.Keeps
 }
@@ -95,6 +96,13 @@ const (
 	combineEntries = 2048
 )
 
+// Accumulators with pointers may be large, such as sets. So many at most go into a batch, which has to stay below the limit
+// of a frame, and so many records are added up before they are sent.
+const (
+	bulkyRows    = 64
+	bulkyRecords = 64 << 10
+)
+
 // Records that come on average fewer than combineGain times are not worth it: so many tables full of them are sent as
 // they are before the next attempt.
 const (
@@ -115,6 +123,7 @@ type combineRouter[K comparable, T, A any] struct {
 	gave    int   // and the rows that were made of them.
 	due     int64 // Watermark that something in it must be ahead of.
 	pause   int   // Records to send as they are, still.
+	bulky   bool  // Accumulators have pointers: their size is not known.
 
 	now      int64 // Watermark passed on.
 	from, to int64 // Pane of the record before,
@@ -122,11 +131,15 @@ type combineRouter[K comparable, T, A any] struct {
 }
 
 func newCombineRouter[K comparable, T, A any](c *combiner[K, T, A], raw *hashRouter[K, T], n int) *combineRouter[K, T, A] {
-	return &combineRouter[K, T, A]{
+	r := &combineRouter[K, T, A]{
 		c: c, raw: raw, parts: newBuilders[partial[K, A]](raw.outs),
 		entries: make([]combined[K, A], 0, n), slots: make([]uint16, 2*n), mask: uint64(2*n - 1),
-		due: record.MaxTime, now: record.MinTime,
+		due: record.MaxTime, now: record.MinTime, bulky: record.HasPointers(reflect.TypeFor[A]()),
 	}
+	if r.bulky {
+		r.parts.rows = min(r.parts.rows, bulkyRows)
+	}
+	return r
 }
 
 func (r *combineRouter[K, T, A]) Emit(a record.Any) error {
@@ -137,6 +150,11 @@ func (r *combineRouter[K, T, A]) Emit(a record.Any) error {
 	defer b.Release()
 	if r.raw.holding > 0 {
 		if err := r.raw.Flush(); err != nil {
+			return err
+		}
+	}
+	if r.bulky && r.taken >= bulkyRecords {
+		if err := r.empty(); err != nil {
 			return err
 		}
 	}
@@ -220,6 +238,7 @@ func (r *combineRouter[K, T, A]) combine(b *record.Batch[T], start, end int) err
 				if err := r.give(e); err != nil {
 					return err
 				}
+				r.gave++
 			}
 			if e.row.Count == 0 {
 				if e.hasSent && t >= e.sent && t-e.sent < r.c.gap {

@@ -148,6 +148,26 @@ func TestCombines(t *testing.T) {
 	}
 }
 
+// Combined or not, records without an event time are refused.
+func TestCombinedWithoutTime(t *testing.T) {
+	tumbling, sliding, session := nameCount(), nameCount(), nameCount()
+	tumbling.Assign = func(t int64) (int64, int64) { return floorTo(t, 10, 0), floorTo(t, 10, 0) + 10 }
+	tumbling.EndOf = func(start int64) int64 { return start + 10 }
+	sliding.Slide = Slide{Size: 20, Step: 10}
+	session.Gap = 10
+	for name, def := range map[string]WindowAggregate[string, string, int64, int64]{"tumbling": tumbling, "sliding": sliding, "session": session} {
+		def.Result = func(string, int64, int64, *int64) int64 { return 0 }
+		f := newFleet[string, int64](t, "memory", func(*string) uint64 { return 0 }, func() Operator { return newWindow(def) }, nil, 1)
+		s := f.subs[0]
+		b := record.PoolOf[partial[string, int64]]().Get()
+		b.Append(partial[string, int64]{"k", 0, 1, 1}, record.MinTime)
+		if err := s.op.Push(0, b); err == nil || !strings.Contains(err.Error(), "no event time") {
+			t.Errorf("%s: %v", name, err)
+		}
+		f.close()
+	}
+}
+
 func TestCombineFrames(t *testing.T) {
 	def := sumDef()
 	f := def.CombineFrames(record.NewFrames(codec.Int()))

@@ -21,7 +21,8 @@ type WindowAggregate[K comparable, T, A, R any] struct {
 	Assign func(time int64) (start, end int64)
 	// Endless is set when a window has no end: its end is record.MaxTime.
 	Endless bool
-	// Keeps is set when the accumulator keeps all records.
+	// Keeps is set when records are not to be combined before the exchange: the accumulator keeps all of them, or they can
+	// only be added one by one.
 	Keeps bool
 	// EndOf gives the end of the window that starts at start.
 	EndOf func(start int64) int64
@@ -236,6 +237,9 @@ func (w *windowOp[K, T, A, R]) records(a record.Any, from, to int) error {
 func (w *windowOp[K, T, A, R]) partials(b *record.Batch[partial[K, A]], from, to int) error {
 	for i := from; i < to; i++ {
 		row, t := &b.Rows[i], b.Times[i]
+		if t == record.MinTime {
+			return noEventTime(w.c)
+		}
 		if t < w.start || t >= w.end {
 			w.start, w.end = w.def.Assign(t)
 			if t < w.start || t >= w.end {

@@ -170,6 +170,9 @@ func (w *sessionOp[K, T, A, R]) partials(b *record.Batch[partial[K, A]], from, t
 	gap := w.def.Gap
 	for i := from; i < to; i++ {
 		row, first := &b.Rows[i], b.Times[i]
+		if first == record.MinTime {
+			return noEventTime(w.c)
+		}
 		last := first + row.Span
 		w.key.Key, w.key.Time = row.Key, 0
 		h := hashOf(b, i, w.hash)

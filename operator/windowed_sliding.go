@@ -385,6 +385,9 @@ func (w *slidingOp[K, T, A, R, C]) partials(b *record.Batch[partial[K, A]], from
 	w.from, w.to = 0, 0 // The watermark may have moved.
 	for i := from; i < to; i++ {
 		row, t := &b.Rows[i], b.Times[i]
+		if t == record.MinTime {
+			return noEventTime(w.c)
+		}
 		if t < w.from || t >= w.to {
 			w.at(t)
 		}

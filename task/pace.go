@@ -9,6 +9,9 @@ const queueTime = 400 * time.Millisecond
 // queueDepth is how many batches of a port wait, about.
 const queueDepth = 4
 
+// leastTime is how much work a batch is at least, however many ports there are: most of them have nothing to bring.
+const leastTime = time.Millisecond
+
 // maxPace is more rows than any batch has.
 const maxPace = 1 << 14
 
@@ -30,7 +33,8 @@ func (p *pace) took(rows int, d time.Duration) bool {
 		p.started, p.perRow = true, sample
 	}
 	p.perRow += (sample - p.perRow) / 4
-	fit := float64(queueTime) / float64(queueDepth*p.ports) / max(p.perRow, 1)
+	share := max(queueTime/time.Duration(queueDepth*p.ports), leastTime)
+	fit := float64(share) / max(p.perRow, 1)
 	now := int(min(fit, float64(2*p.rows), maxPace))
 	now = max(now, 1)
 	if now == p.rows || now < p.rows && 8*now > 7*p.rows && now > 8 {

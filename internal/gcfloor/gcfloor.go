@@ -40,9 +40,13 @@ type tuner struct {
 
 // adjust sets by how much the heap may grow now, and has itself called again after the next collection.
 func (t *tuner) adjust() {
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(live)
-	if p := percentFor(live[0].Value.Uint64(), t.floor); far(p, t.percent) {
+	marked := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
+	metrics.Read(marked)
+	base := uint64(0)
+	for _, s := range marked {
+		base += s.Value.Uint64()
+	}
+	if p := percentFor(base, t.floor); far(p, t.percent) {
 		t.percent = p
 		debug.SetGCPercent(p)
 	}
@@ -50,9 +54,12 @@ func (t *tuner) adjust() {
 	runtime.AddCleanup(sentinel, func(t *tuner) { t.adjust() }, t)
 }
 
-// percentFor is growth by floor, or to twice the size, in percent of what lives.
+// leastHeap is what the runtime takes a smaller heap for.
+const leastHeap = 4 << 20
+
+// percentFor is growth by floor, or to twice the size, in percent of what lives, stacks and globals included.
 func percentFor(live, floor uint64) int {
-	return max(normal, int(floor*100/max(live, 1<<20)))
+	return max(normal, int(floor*100/max(live, leastHeap)))
 }
 
 // far tells whether it is worth stopping the world for a new setting.

@@ -14,7 +14,7 @@ func TestPercent(t *testing.T) {
 		live, floor uint64
 		want        int
 	}{
-		{4 * mib, 96 * mib, 2400}, {0, 96 * mib, 9600}, {48 * mib, 96 * mib, 200}, {96 * mib, 96 * mib, normal},
+		{4 * mib, 96 * mib, 2400}, {0, 96 * mib, 2400}, {48 * mib, 96 * mib, 200}, {96 * mib, 96 * mib, normal},
 		{500 * mib, 96 * mib, normal}, {4 * mib, 0, normal},
 	} {
 		if got := percentFor(c.live, c.floor); got != c.want {

@@ -22,7 +22,7 @@ type Aggregator[K comparable, T, A, R any] interface {
 	// Add folds one record into acc.
 	Add(acc *A, in *T)
 	// Merge folds the accumulator from into into. Of two panes of a sliding window, or two parts of a session, from is the
-	// later one; what senders have combined of one pane comes in any order, as its records do. from may be kept.
+	// later one; what senders have combined of one pane comes in any order, as its records do.
 	Merge(into, from *A)
 	// Result makes the record that the window emits.
 	Result(p Pane[K], acc *A) R

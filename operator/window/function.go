@@ -16,6 +16,7 @@ type All uint8
 func Reduce[K comparable, T any](w Windows, key func(*T) K, kc codec.Codec[K], c codec.Codec[T], f func(acc, in *T)) operator.WindowAggregate[K, T, T, T] {
 	d := Define(w, key, kc, c, Functions[K, T, T, T]{AddTo: f, MergeOf: f, ResultOf: func(_ Pane[K], acc *T) T { return *acc }})
 	d.First = func(acc, in *T) { *acc = *in }
+	d.Keeps = d.Gap == 0 && d.Slide.Size == 0 // f need not be associative where windows do not merge.
 	return d
 }
 
