@@ -192,7 +192,7 @@ func slowFunction(t *testing.T, workers int) {
 			Process("slow", func(*operator.States[string]) operator.Handler[string, event, event] {
 				return operator.Handler[string, event, event]{Record: func(c *operator.KeyedContext[string, event], e *event) {
 					if slow.Load() {
-						time.Sleep(20 * time.Millisecond)
+						time.Sleep(20 * time.Millisecond) // What the function takes.
 					}
 					c.Emit(*e)
 				}}
