@@ -170,29 +170,19 @@ func (m *flatMapOp[A, B]) Open(c *Context) error {
 
 func (m *flatMapOp[A, B]) Push(_ int, a record.Any) error {
 	in := batchOf[A](a)
-	start := 0
-	for n := 0; ; n++ { // As spans, without a call for each row.
-		end := in.Len()
-		if n < len(in.Marks) {
-			end = in.SelIndex(in.Marks[n].Pos)
-		}
+	runs(in, func(from, to int) { // spans would call a function for each row.
 		if in.Sel == nil {
-			for i := start; i < end; i++ {
+			for i := from; i < to; i++ {
 				m.col.time = in.Time(i)
 				m.f(&in.Rows[i], m.col)
 			}
-		} else {
-			for _, i := range in.Sel[start:end] {
-				m.col.time = in.Time(int(i))
-				m.f(&in.Rows[i], m.col)
-			}
+			return
 		}
-		if n == len(in.Marks) {
-			break
+		for _, i := range in.Sel[from:to] {
+			m.col.time = in.Time(int(i))
+			m.f(&in.Rows[i], m.col)
 		}
-		m.col.mark(in.Marks[n])
-		start = end
-	}
+	}, m.col.mark)
 	in.Release()
 	return m.col.done()
 }
@@ -206,21 +196,28 @@ func (m *flatMapOp[A, B]) Close() error {
 
 // spans calls row for each selected row of b and mark for each mark, in order.
 func spans[T any](b *record.Batch[T], row func(i int), mark func(record.Mark)) {
+	runs(b, func(from, to int) {
+		if b.Sel == nil {
+			for i := from; i < to; i++ {
+				row(i)
+			}
+			return
+		}
+		for _, i := range b.Sel[from:to] {
+			row(int(i))
+		}
+	}, mark)
+}
+
+// runs calls rows for the selected rows between two marks, as indices into the selection, and mark for each mark, in order.
+func runs[T any](b *record.Batch[T], rows func(from, to int), mark func(record.Mark)) {
 	start := 0
 	for m := 0; ; m++ {
 		end := b.Len()
 		if m < len(b.Marks) {
 			end = b.SelIndex(b.Marks[m].Pos)
 		}
-		if b.Sel == nil {
-			for i := start; i < end; i++ {
-				row(i)
-			}
-		} else {
-			for _, i := range b.Sel[start:end] {
-				row(int(i))
-			}
-		}
+		rows(start, end)
 		if m == len(b.Marks) {
 			return
 		}
