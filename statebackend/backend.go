@@ -45,8 +45,9 @@ type Backend interface {
 	// Merge gives back what only released snapshots needed, for at most about budget; it tells whether work is
 	// left. The owner calls it between batches, after an abort too.
 	Merge(budget time.Duration) bool
-	// Committed says that the snapshots up to id, those aborted aside, are durable: the newest of them is what
-	// the next incremental one may build on.
+	// Committed says that the snapshots up to id, those aborted aside, are durable, and that what the newest of them
+	// refers to is kept for the next one: that may build on it. Called before each Freeze; an id that the backend does not
+	// know, such as 0, is one to build nothing on.
 	Committed(id job.CheckpointID)
 	// Sizes are the states that are open, in the order of Open.
 	Sizes() []Size

@@ -63,6 +63,8 @@ func (s *subtask) capture(b record.Control) error {
 			cl.lists, cl.kinds = lists, kindsOf(l.op, lists)
 		}
 		if l.state != nil {
+			// The one that the coordinator keeps for this checkpoint, not one that committed since.
+			l.state.Committed(b.Committed)
 			frozen, err := l.state.Freeze(b.Checkpoint)
 			if errors.Is(err, statebackend.ErrTooManySnapshots) {
 				snap.release()

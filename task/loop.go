@@ -526,9 +526,6 @@ func (s *subtask) learnCommitted(id job.CheckpointID) {
 				s.mail.post(func() error { return err })
 			}
 		}
-		if l.state != nil {
-			l.state.Committed(id)
-		}
 	}
 }
 

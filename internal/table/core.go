@@ -22,7 +22,12 @@ type Core struct {
 	chunks []chunk
 	frozen uint32 // Epoch of the newest snapshot alive: pages up to it are copied before a change. 0: none.
 	epoch  uint32 // Of pages made now.
+	fast   uint32 // Pages of a higher epoch are changed in place, with nothing more to note than the slot.
+	base   uint32 // See Track.
+	track  bool
 	n      int
+
+	removed func(group int, key unsafe.Pointer) // See Track.
 
 	pointers, valPointers bool // Slots have pointers; values have.
 	classes               int  // How many of the classes are in use: fewer for large entries.
@@ -219,6 +224,7 @@ func (t *Core) view(id uint32, s int) unsafe.Pointer {
 func (t *Core) own(g *group, h uint64, id uint32, s int) unsafe.Pointer {
 	id = t.ownPage(g, h, id)
 	c, p := t.page(id)
+	c.heads[p].mark(s)
 	v := t.at(c, p, s)
 	if t.valPointers && c.shared[p]>>s&1 != 0 {
 		t.types.copyValue(v, v)
@@ -231,12 +237,18 @@ func (t *Core) own(g *group, h uint64, id uint32, s int) unsafe.Pointer {
 func (t *Core) set(g *group, h uint64, id uint32, s int, v unsafe.Pointer) {
 	id = t.ownPage(g, h, id)
 	c, p := t.page(id)
+	c.heads[p].mark(s)
 	t.types.copyValue(t.at(c, p, s), v)
 	c.shared[p] &^= 1 << s
 }
 
 // remove empties a slot.
 func (t *Core) remove(g *group, h uint64, id uint32, s int) {
+	if t.track && t.removed != nil {
+		c, p := t.page(id)
+		i := (uintptr(unsafe.Pointer(g)) - uintptr(unsafe.Pointer(unsafe.SliceData(t.groups)))) / unsafe.Sizeof(group{})
+		t.removed(int(i), unsafe.Add(t.at(c, p, s), t.key))
+	}
 	id = t.ownPage(g, h, id)
 	c, p := t.page(id)
 	if t.pointers {
@@ -252,11 +264,18 @@ func (t *Core) remove(g *group, h uint64, id uint32, s int) {
 // A chain is copied as a whole, so that all its pages have one epoch.
 func (t *Core) ownPage(g *group, h uint64, id uint32) uint32 {
 	c, p := t.page(id)
-	if c.heads[p].epoch > t.frozen {
+	hd := &c.heads[p]
+	if hd.epoch > t.frozen {
+		if t.track && hd.epoch < t.epoch {
+			if hd.epoch <= t.base {
+				hd.changed = [maxWords]uint8{}
+			}
+			hd.epoch = t.epoch
+		}
 		return id
 	}
 	first := g.lookup(h)
-	depth := int(c.heads[p].depth)
+	depth := int(hd.depth)
 	var owned, start, prev uint32
 	for old := first; old != 0; {
 		c, p := t.page(old)
@@ -267,6 +286,9 @@ func (t *Core) ownPage(g *group, h uint64, id uint32) uint32 {
 		d, q := t.page(fresh)
 		d.heads[q] = c.heads[p]
 		d.heads[q].epoch = t.epoch
+		if c.heads[p].epoch <= t.base {
+			d.heads[q].changed = [maxWords]uint8{}
+		}
 		t.move(t.at(d, q, 0), t.at(c, p, 0), c.size())
 		if t.valPointers {
 			d.shared[q] = ^uint64(0)
@@ -315,6 +337,7 @@ func (t *Core) insert(g *group, h uint64) unsafe.Pointer {
 	id = t.room(g, h, id)
 	c, p := t.page(id)
 	s := c.take(p, h)
+	c.heads[p].mark(s)
 	if t.valPointers {
 		c.shared[p] &^= 1 << s
 	}
@@ -354,10 +377,11 @@ func (t *Core) room(g *group, h uint64, id uint32) uint32 {
 
 // move is an entry on its way from one page to another.
 type move struct {
-	page   uint32
-	slot   uint32
-	hash   uint64
-	shared bool
+	page    uint32
+	slot    uint32
+	hash    uint64
+	shared  bool
+	changed bool
 }
 
 // collect lists the entries of a chain in t.moves.
@@ -370,7 +394,7 @@ func (t *Core) collect(ids ...uint32) {
 			c.each(p, func(s int) bool {
 				_, slotHash := t.types.hash(unsafe.Add(t.at(c, p, s), t.key))
 				shared := t.valPointers && (seen || c.shared[p]>>s&1 != 0)
-				t.moves = append(t.moves, move{id, uint32(s), mix(slotHash), shared})
+				t.moves = append(t.moves, move{id, uint32(s), mix(slotHash), shared, c.heads[p].marked(s, t.base)})
 				return true
 			})
 			id = c.heads[p].next
@@ -392,6 +416,9 @@ func (t *Core) replace(g *group, h uint64, depth int, moves []move) {
 			from, q := t.page(m.page)
 			s := c.take(p, m.hash)
 			t.move(t.at(c, p, s), t.at(from, q, int(m.slot)), 1)
+			if m.changed {
+				c.heads[p].mark(s)
+			}
 			if t.valPointers {
 				c.shared[p] &^= 1 << s
 				if m.shared {
@@ -574,11 +601,34 @@ func (t *Core) Freeze() (*Frozen, error) {
 		return nil, fmt.Errorf("%w: %d", ErrTooManyFrozen, len(t.alive))
 	}
 	f := &Frozen{layout: t.layout, groups: slices.Clone(t.groups), chunks: t.chunks, n: t.n, memory: t.memory.share()}
-	f.epoch = t.epoch
+	f.epoch, f.base, f.tracked = t.epoch, t.base, t.track
 	t.frozen = t.epoch
 	t.epoch++
 	t.alive = append(t.alive, f)
+	t.hasten()
 	return f, nil
+}
+
+// Track turns on or off that the table notes which entries change, so that a later snapshot can tell what is new: see
+// Frozen.EachChanged. It is called after a Freeze, or while the table is empty; turned on, the base is that Freeze. removed is
+// called, if not nil, with each key that is removed while tracking is on, before it is gone; group counts from the table's first.
+func (t *Core) Track(on bool, removed func(group int, key unsafe.Pointer)) {
+	if on && !t.track {
+		t.base = t.epoch - 1
+	}
+	t.track, t.removed = on, removed
+	t.hasten()
+}
+
+// Rebase makes the snapshot of that epoch the base: what changed up to it is no longer of interest. The base never goes back.
+func (t *Core) Rebase(epoch uint32) { t.base = max(t.base, epoch) }
+
+// hasten sets which pages Upsert changes without a further look.
+func (t *Core) hasten() {
+	t.fast = t.frozen
+	if t.track {
+		t.fast = t.epoch - 1
+	}
 }
 
 // ErrTooManyFrozen is what Freeze returns when MaxFrozen snapshots are alive.
@@ -591,6 +641,7 @@ func (t *Core) poll() {
 	if n := len(t.alive); n > 0 {
 		t.frozen = t.alive[n-1].epoch
 	}
+	t.hasten()
 }
 
 // mergeStep is how many pages are handled between two looks at the clock: well under 0.1 ms.

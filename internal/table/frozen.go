@@ -14,6 +14,8 @@ type Frozen struct {
 	chunks   []chunk
 	n        int
 	epoch    uint32
+	base     uint32
+	tracked  bool
 	memory   memory
 	released atomic.Bool
 }
@@ -42,6 +44,51 @@ func (f *Frozen) Each(i int, visit func(key, value unsafe.Pointer) bool) {
 		}
 	}
 	runtime.KeepAlive(f) // Its memory is given back when f is found unreachable.
+}
+
+// Epoch numbers the snapshots of a table; later ones have higher numbers.
+func (f *Frozen) Epoch() uint32 { return f.epoch }
+
+// Base is the epoch of the snapshot that EachChanged counts from; ok is false when the table did not track changes.
+func (f *Frozen) Base() (epoch uint32, ok bool) { return f.base, f.tracked }
+
+// EachChanged is Each for the entries that are new or may have been changed since the base.
+func (f *Frozen) EachChanged(i int, visit func(key, value unsafe.Pointer) bool) {
+	g := &f.groups[i]
+	depthOf := func(id uint32) int { return int(f.chunks[id>>chunkBits].heads[id&(chunkPages-1)].depth) }
+	for id := range g.pages(depthOf) {
+		for id != 0 {
+			c, p := &f.chunks[id>>chunkBits], int(id&(chunkPages-1))
+			hd := &c.heads[p]
+			id = hd.next
+			if hd.epoch <= f.base {
+				continue
+			}
+			ok := c.each(p, func(s int) bool {
+				if hd.changed[s>>3]>>(s&7)&1 == 0 {
+					return true
+				}
+				v := f.at(c, p, s)
+				return visit(unsafe.Add(v, f.key), v)
+			})
+			if !ok {
+				return
+			}
+		}
+	}
+	runtime.KeepAlive(f) // As in Each.
+}
+
+// Changed counts what EachChanged visits, over all groups.
+func (f *Frozen) Changed() int {
+	n := 0
+	for i := range f.groups {
+		f.EachChanged(i, func(_, _ unsafe.Pointer) bool {
+			n++
+			return true
+		})
+	}
+	return n
 }
 
 // Release says that nobody reads f any more. It may be called from any goroutine, and again.

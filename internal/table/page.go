@@ -12,7 +12,17 @@ type head struct {
 	next  uint32           // The page that holds what does not fit here, or 0. See Table.overflow.
 	used  uint8
 	depth uint8 // Number of leading hash bits that all its keys share.
-	_     [6]byte
+	// changed has a bit for each slot whose entry was made or may have been changed since the table's base, while epoch is
+	// above that; else nothing has. Only kept when the table tracks changes. See Core.Track.
+	changed [maxWords]uint8
+}
+
+// mark notes that the entry in slot s may have been changed.
+func (hd *head) mark(s int) { hd.changed[s>>3] |= 1 << (s & 7) }
+
+// marked tells whether the entry in slot s may have been changed since base.
+func (hd *head) marked(s int, base uint32) bool {
+	return hd.epoch > base && hd.changed[s>>3]>>(s&7)&1 != 0
 }
 
 const (
@@ -121,6 +131,7 @@ func (c *chunk) drop(p, s int) {
 		mark = ctrlEmpty // No search goes past this word.
 	}
 	hd.ctrl[w] = hd.ctrl[w]&^(0xFF<<b) | mark<<b
+	hd.changed[w] &^= 1 << (s & 7)
 	if hd.used--; hd.used == 0 {
 		hd.ctrl = emptyCtrl
 	}

@@ -120,7 +120,10 @@ func (tab *Table[K, V]) Upsert(groupHash, slotHash uint64, key *K) (v *V, fresh 
 		for m := matchTag(ctrl, tag); m != 0; m &= m - 1 {
 			s := w<<3 + bits.TrailingZeros64(m)>>3
 			if e := slotOf[K, V](c, p, s); e.key == *key {
-				if hd.epoch > t.frozen && !t.valPointers {
+				if hd.epoch > t.fast && !t.valPointers {
+					if t.track {
+						hd.mark(s)
+					}
 					return &e.val, false
 				}
 				return (*V)(t.own(g, h, id, s)), false

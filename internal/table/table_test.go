@@ -34,6 +34,50 @@ type frozenModel[K comparable, V any] struct {
 	want map[K]V
 }
 
+// tracked is what a model knows of the snapshot that changes are counted from.
+type tracked[K comparable, V any] struct {
+	epoch   uint32
+	want    map[K]V
+	removed map[K]uint32 // Keys removed while tracking, with the epoch of the snapshot that saw them last.
+	touched map[K]uint32 // The same of keys that were made or changed.
+	last    uint32       // Epoch of the newest snapshot.
+	exact   bool         // Nothing changed between the base and its being made the base.
+}
+
+// compareChanged puts what a snapshot says has changed on top of the base and compares.
+func (m *model[K, V]) compareChanged(t *rapid.T, f *table.Frozen, b *tracked[K, V]) {
+	if base, ok := f.Base(); !ok || base != b.epoch {
+		t.Fatalf("the base of the snapshot is %d, %v, want %d", base, ok, b.epoch)
+	}
+	got := make(map[K]V, len(b.want))
+	for k, v := range b.want {
+		got[k] = v
+	}
+	for k, at := range b.removed {
+		if at >= b.epoch {
+			delete(got, k)
+		}
+	}
+	for i := range m.groups {
+		f.EachChanged(i, func(k, v unsafe.Pointer) bool {
+			key := *(*K)(k)
+			if at, ok := b.touched[key]; !ok || b.exact && at < b.epoch {
+				t.Fatalf("key %v is said to have changed since %d", key, b.epoch)
+			}
+			got[key] = *(*V)(v)
+			return true
+		})
+	}
+	if len(got) != len(m.want) {
+		t.Fatalf("base and changes give %d entries, want %d", len(got), len(m.want))
+	}
+	for k, v := range m.want {
+		if w, ok := got[k]; !ok || !m.equal(v, w) {
+			t.Fatalf("base and changes give %v for %v, want %v", w, k, v)
+		}
+	}
+}
+
 func (m *model[K, V]) copyOf() map[K]V {
 	c := make(map[K]V, len(m.want))
 	for k, v := range m.want {
@@ -81,6 +125,12 @@ func (m *model[K, V]) run(t *rapid.T, key *rapid.Generator[K], burst func(i int)
 			t.Fatalf("%d entries, want %d", m.table.Len(), len(m.want))
 		}
 	}
+	var track, late *tracked[K, V]
+	touch := func(k K) {
+		if track != nil {
+			track.touched[k] = track.last
+		}
+	}
 	upsert := func(k K, with int) {
 		g, s := m.hash(&k)
 		v, fresh := m.table.Upsert(g, s, &k)
@@ -92,6 +142,7 @@ func (m *model[K, V]) run(t *rapid.T, key *rapid.Generator[K], burst func(i int)
 		c := m.clone(old)
 		m.change(&c, with)
 		m.want[k] = c
+		touch(k)
 	}
 	remove := func(k K) {
 		g, s := m.hash(&k)
@@ -113,6 +164,7 @@ func (m *model[K, V]) run(t *rapid.T, key *rapid.Generator[K], burst func(i int)
 			m.change(&v, one.Draw(t, "with"))
 			m.table.Set(g, s, &k, &v)
 			m.want[k] = m.clone(v)
+			touch(k)
 			m.change(&v, 7) // The caller's value is not the table's.
 		},
 		"get": func(t *rapid.T) {
@@ -152,6 +204,37 @@ func (m *model[K, V]) run(t *rapid.T, key *rapid.Generator[K], burst func(i int)
 				return
 			}
 			m.frozen = append(m.frozen, frozenModel[K, V]{f, m.copyOf()})
+			if track == nil {
+				track = &tracked[K, V]{epoch: f.Epoch(), want: m.copyOf(), removed: map[K]uint32{}, touched: map[K]uint32{}, last: f.Epoch(), exact: true}
+				m.table.Core().Track(true, func(group int, key unsafe.Pointer) {
+					k := *(*K)(key)
+					if g, _ := m.hash(&k); int(g%uint64(m.groups)) != group {
+						t.Fatalf("key %v is said to be removed from group %d", k, group)
+					}
+					track.removed[k] = track.last
+				})
+				return
+			}
+			m.compareChanged(t, f, track)
+			track.last = f.Epoch()
+			switch rapid.IntRange(0, 4).Draw(t, "what of the base") {
+			case 0, 1: // Committed before anything changes.
+				track.epoch, track.want, track.exact, late = f.Epoch(), m.copyOf(), true, nil
+				m.table.Core().Rebase(f.Epoch())
+			case 2: // Committed later.
+				late = &tracked[K, V]{epoch: f.Epoch(), want: m.copyOf()}
+			case 3:
+				m.table.Core().Track(false, nil)
+				track, late = nil, nil
+			}
+		},
+		"commit": func(t *rapid.T) {
+			if late == nil || track == nil || late.epoch <= track.epoch {
+				t.Skip("nothing to commit")
+			}
+			track.epoch, track.want, track.exact = late.epoch, late.want, false
+			m.table.Core().Rebase(late.epoch)
+			late = nil
 		},
 		"compare snapshots": func(t *rapid.T) {
 			for _, f := range m.frozen {
