@@ -3,6 +3,9 @@ package statebackend
 import (
 	"errors"
 	"fmt"
+	"strings"
+
+	"github.com/cairnstream/cairn/codec"
 )
 
 // Errors that a caller tells apart.
@@ -14,17 +17,39 @@ var (
 	ErrCorrupt = errors.New("damaged")
 )
 
-// SchemaError says that a state in a checkpoint was written in another encoding than the program has now.
+// SchemaError says that a state in a checkpoint was written in another encoding than the program has now, which the
+// program's codec cannot read.
 type SchemaError struct {
 	Operator, State string
 	Part            string // key or value
 	Old, New        string // Schemas.
+	Err             error  // Why, and what can be done: of values an *codec.IncompatibleError.
 }
 
+// errKey is why a key's schema may not change at all.
+var errKey = errors.New("keys are placed by their bytes, so that their encoding may not change: keep the key's type, " +
+	"and the names of its fields by the tag `cairn:\"name\"`")
+
 func (e *SchemaError) Error() string {
-	return fmt.Sprintf("operator %q, state %q: the %s's schema has changed: the checkpoint has %s, the program has %s: "+
-		"run the program version that wrote the checkpoint, give the new state another name, or start with --fresh",
-		e.Operator, e.State, e.Part, e.Old, e.New)
+	text := fmt.Sprintf("operator %q, state %q: the %s's schema has changed: ", e.Operator, e.State, e.Part)
+	if incompatible := (*codec.IncompatibleError)(nil); !errors.As(e.Err, &incompatible) { // Which says it better.
+		text += fmt.Sprintf("the checkpoint has %s, the program has %s: ", short(e.Old), short(e.New))
+	}
+	if e.Err != nil {
+		text += e.Err.Error() + ": "
+	}
+	return text + "or run the program version that wrote the checkpoint, give the new state another name, or start with --fresh"
+}
+
+func (e *SchemaError) Unwrap() error { return e.Err }
+
+// short cuts a schema down to what a message has room for.
+func short(schema string) string {
+	const room = 300
+	if len(schema) > room {
+		return strings.ToValidUTF8(schema[:room], "") + "..."
+	}
+	return schema
 }
 
 // LimitError says that a state is too large to be kept inline in a checkpoint's metadata.

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strconv"
 	"time"
 	"unsafe"
 
 	"github.com/cairnstream/cairn/codec"
 	"github.com/cairnstream/cairn/internal/table"
+	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/record"
 )
 
@@ -18,9 +18,17 @@ type Type interface {
 	StateName() string
 	// Schemas are the texts of the schemas of key and value.
 	Schemas() (key, value string)
+	// Evolve takes the texts of the schemas of key and value under which entries were written. It returns what
+	// decodes such values, nil where those of the state itself do. Keys have only one encoding: they are placed by
+	// it. An error is a *SchemaError without the operator; see Evolve.
+	Evolve(key, value string) (decode Decoder, err error)
 	// NewTable makes the state as a table in memory.
 	NewTable(p TableParams) (Table, error)
 }
+
+// Decoder reads one value from the front of src into *v, which is of the state's type, and returns how many bytes
+// it took. v may hold another value before, of which nothing stays.
+type Decoder = func(src []byte, v unsafe.Pointer) (int, error)
 
 // TableParams say which key groups a table holds.
 type TableParams struct {
@@ -38,8 +46,9 @@ type Table interface {
 	// Merge is Backend.Merge for one table.
 	Merge(budget time.Duration) bool
 	// Load decodes count entries of one key group, which are all of data, and adds them. A key of another
-	// group, one that is there already, and bytes left over are errors.
-	Load(group int, count int64, data []byte) error
+	// group, one that is there already, and bytes left over are errors. value decodes the values: what the
+	// Type's Evolve gave for the schema that they were written under.
+	Load(group int, count int64, data []byte, value Decoder) error
 	Close()
 }
 
@@ -70,6 +79,28 @@ func (t *valueType) Schemas() (key, value string) {
 	return SchemaText(t.key.Schema), SchemaText(t.value.Schema)
 }
 
+func (t *valueType) Evolve(key, value string) (Decoder, error) {
+	nowKey, nowValue := t.Schemas()
+	refuse := func(part, old, now string, why error) (Decoder, error) {
+		return nil, &SchemaError{State: t.name, Part: part, Old: old, New: now, Err: why}
+	}
+	if key != nowKey {
+		return refuse("key", key, nowKey, errKey)
+	}
+	if value == nowValue {
+		return nil, nil
+	}
+	old, err := codec.ParseSchema(value)
+	if err != nil {
+		return refuse("value", value, nowValue, err)
+	}
+	decode, err := t.value.Evolve(old)
+	if err != nil {
+		return refuse("value", value, nowValue, err)
+	}
+	return decode, nil
+}
+
 func (t *valueType) NewTable(p TableParams) (Table, error) {
 	c, err := t.make(p)
 	if err != nil {
@@ -78,12 +109,20 @@ func (t *valueType) NewTable(p TableParams) (Table, error) {
 	return &valueTable{Core: c, t: t, p: p}, nil
 }
 
-// SchemaText is the text of a schema with the version of the codec's format, as checkpoints keep it.
-func SchemaText(s codec.Schema) string {
-	if s.Version <= 1 {
-		return s.String()
+// SchemaText is the text of a schema, as checkpoints keep it. codec.ParseSchema reads it.
+func SchemaText(s codec.Schema) string { return s.String() }
+
+// Evolve is t's Evolve for a restore of an operator: its error is a *job.Error of class job.ClassRefused with a
+// *SchemaError that names the operator too.
+func Evolve(t Type, operator, key, value string) (Decoder, error) {
+	decode, err := t.Evolve(key, value)
+	if err == nil {
+		return decode, nil
 	}
-	return s.String() + " v" + strconv.Itoa(s.Version)
+	if e := new(SchemaError); errors.As(err, &e) {
+		e.Operator = operator
+	}
+	return nil, &job.Error{Class: job.ClassRefused, Err: err}
 }
 
 // valueTable is the Table of a Value.
@@ -104,9 +143,12 @@ func (t *valueTable) Freeze() (FrozenTable, error) {
 	return &frozenValue{Frozen: f, t: t.t, first: t.p.First}, nil
 }
 
-func (t *valueTable) Load(group int, count int64, data []byte) error {
+func (t *valueTable) Load(group int, count int64, data []byte, value Decoder) error {
 	pos := 0
-	key, value := t.t.key, t.t.value
+	key := t.t.key
+	if value == nil {
+		value = t.t.value.Decode
+	}
 	pointers := record.HasPointers(key.Type)
 	var k unsafe.Pointer
 	for i := range count {
@@ -126,7 +168,7 @@ func (t *valueTable) Load(group int, count int64, data []byte) error {
 		if !fresh {
 			return fmt.Errorf("entry %d: its key is there twice", i)
 		}
-		n, err = value.Decode(data[pos:], v)
+		n, err = value(data[pos:], v)
 		if err != nil {
 			return fmt.Errorf("value of entry %d at byte %d: %w", i, pos, err)
 		}

@@ -60,6 +60,7 @@ type Backend struct {
 type state struct {
 	name       string
 	key, value string // Schemas.
+	typ        statebackend.Type
 	table      statebackend.Table
 }
 
@@ -97,7 +98,7 @@ func (b *Backend) Open(t statebackend.Type) (statebackend.Table, error) {
 		return fail(err)
 	}
 	key, value := t.Schemas()
-	s := &state{name: name, key: key, value: value, table: tab}
+	s := &state{name: name, key: key, value: value, typ: t, table: tab}
 	if b.pending != nil {
 		if err := b.pending.load(s); err != nil {
 			b.broken = err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/statebackend"
@@ -17,18 +18,33 @@ type restore struct {
 	reader  statebackend.Reader
 	cfg     Config
 	handles map[string][]job.StateHandle // By state; those with entries of this subtask's groups.
-	schemas map[string]job.StateHandle   // Any handle of the state.
+	schemas map[string][]schemas         // By state: those of all its handles.
+	// What decodes the values of a state that were written under some schemas.
+	decoders map[decoderOf]statebackend.Decoder
 
 	stored, raw []byte
 }
 
+// schemas are the texts of the schemas of a state's keys and values.
+type schemas struct{ key, value string }
+
+type decoderOf struct {
+	state string
+	schemas
+}
+
 func newRestore(ctx context.Context, r statebackend.Reader, c Config, handles []job.StateHandle) *restore {
-	p := &restore{ctx: ctx, reader: r, cfg: c, handles: map[string][]job.StateHandle{}, schemas: map[string]job.StateHandle{}}
+	p := &restore{
+		ctx: ctx, reader: r, cfg: c, handles: map[string][]job.StateHandle{},
+		schemas: map[string][]schemas{}, decoders: map[decoderOf]statebackend.Decoder{},
+	}
 	for _, h := range handles {
 		if h.Kind != statebackend.KindKeyed {
 			continue
 		}
-		p.schemas[h.Name] = h
+		if of := (schemas{h.Key, h.Codec}); !slices.Contains(p.schemas[h.Name], of) {
+			p.schemas[h.Name] = append(p.schemas[h.Name], of)
+		}
 		if _, ok := p.handles[h.Name]; !ok {
 			p.handles[h.Name] = nil
 		}
@@ -39,26 +55,28 @@ func newRestore(ctx context.Context, r statebackend.Reader, c Config, handles []
 	return p
 }
 
-// check compares schemas. Every handle counts, also those of other groups, so that all subtasks agree.
+// check tells whether the values of s can be read. Every handle counts, also those of other groups, so that all
+// subtasks agree.
 func (p *restore) check(s *state) error {
-	h, ok := p.schemas[s.name]
-	if !ok {
-		return nil
+	for _, of := range p.schemas[s.name] {
+		if _, err := p.decoder(s, of); err != nil {
+			return err
+		}
 	}
-	return p.checkSchemas(s, h.Key, h.Codec)
+	return nil
 }
 
-func (p *restore) checkSchemas(s *state, key, value string) error {
-	e := &statebackend.SchemaError{Operator: p.cfg.Operator, State: s.name}
-	switch {
-	case key != s.key:
-		e.Part, e.Old, e.New = "key", key, s.key
-	case value != s.value:
-		e.Part, e.Old, e.New = "value", value, s.value
-	default:
-		return nil
+// decoder returns what decodes values of s that were written under those schemas, nil for s's own.
+func (p *restore) decoder(s *state, of schemas) (statebackend.Decoder, error) {
+	at := decoderOf{s.name, of}
+	if d, ok := p.decoders[at]; ok {
+		return d, nil
 	}
-	return &job.Error{Class: job.ClassRefused, Err: e}
+	d, err := statebackend.Evolve(s.typ, p.cfg.Operator, of.key, of.value)
+	if err == nil {
+		p.decoders[at] = d
+	}
+	return d, err
 }
 
 // load fills s with what the checkpoint has for it.
@@ -99,7 +117,8 @@ func (p *restore) loadHandle(s *state, h job.StateHandle) error {
 	case ix.K != p.cfg.K:
 		return &job.Error{Class: job.ClassRefused, Err: fmt.Errorf("it was written with max-parallelism %d, the job has %d: max-parallelism is fixed for the life of the state", ix.K, p.cfg.K)}
 	}
-	if err := p.checkSchemas(s, ix.Key, ix.Value); err != nil {
+	value, err := p.decoder(s, schemas{ix.Key, ix.Value})
+	if err != nil {
 		return err
 	}
 	blocks := ix.Overlapping(p.cfg.Groups)
@@ -113,14 +132,14 @@ func (p *restore) loadHandle(s *state, h job.StateHandle) error {
 	}
 	defer body.Close()
 	for _, b := range blocks {
-		if err := p.loadBlock(s, b, body); err != nil {
+		if err := p.loadBlock(s, value, b, body); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *restore) loadBlock(s *state, b segment.Block, body io.Reader) error {
+func (p *restore) loadBlock(s *state, value statebackend.Decoder, b segment.Block, body io.Reader) error {
 	if int64(cap(p.stored)) < b.Stored {
 		p.stored = make([]byte, b.Stored)
 	}
@@ -136,7 +155,7 @@ func (p *restore) loadBlock(s *state, b segment.Block, body io.Reader) error {
 		if !p.cfg.Groups.Contains(group) {
 			return nil
 		}
-		if err := s.table.Load(group, entries, data); err != nil {
+		if err := s.table.Load(group, entries, data, value); err != nil {
 			return corrupt("block at byte %d, key group %d: %v", b.Offset, group, err)
 		}
 		return nil
