@@ -8,11 +8,16 @@ import (
 	"github.com/cairnstream/cairn/statebackend"
 )
 
-// ofStore says whose fault an error of writing or reading a snapshot is: the blob store's, if it is from there.
+// ofStore says whose fault an error of writing or reading a snapshot is: the blob store's, if it is from there, or that of
+// the disk that snapshots and local state pass through.
 func ofStore(err error) error {
 	var store *blob.Error
-	if errors.As(err, &store) {
+	var disk statebackend.Fault
+	switch {
+	case errors.As(err, &store), errors.As(err, &disk):
 		return &job.Error{Class: job.ClassExternal, Err: err}
+	case statebackend.DiskFull(err):
+		return &job.Error{Class: job.ClassExternal, Err: statebackend.Fault{Err: err}}
 	}
 	return err
 }

@@ -3,6 +3,8 @@ package task
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"syscall"
 	"testing"
 
 	"github.com/cairnstream/cairn/blob"
@@ -15,7 +17,8 @@ func TestFaultsOfTheStore(t *testing.T) {
 		job.ClassRefused: {
 			statebackend.ErrCorrupt, blob.WrapError("get", "x", blob.ErrNotExist), blob.WrapError("get-range", "x", blob.ErrRange),
 		},
-		job.ClassExternal: {blob.WrapError("put", "x", blob.ErrFull), blob.WrapError("get", "x", errors.New("503"))},
+		job.ClassExternal: {blob.WrapError("put", "x", blob.ErrFull), blob.WrapError("get", "x", errors.New("503")),
+			statebackend.Fault{Err: errors.New("read")}, &fs.PathError{Op: "write", Path: "/spool", Err: syscall.ENOSPC}},
 		job.ClassInternal: {errors.New("a bug")},
 	} {
 		for _, err := range errs {

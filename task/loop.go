@@ -3,8 +3,6 @@ package task
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +12,7 @@ import (
 	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/operator"
 	"github.com/cairnstream/cairn/record"
+	"github.com/cairnstream/cairn/statebackend"
 	"github.com/cairnstream/cairn/task/barrier"
 	"github.com/cairnstream/cairn/watermark"
 )
@@ -91,11 +90,11 @@ type waiter interface{ Waited() time.Duration }
 // errFinished ends the loop of a task that is through.
 var errFinished = errors.New("finished")
 
-// guard calls f and turns a panic into an error with its stack.
+// guard calls f and turns a panic into an error: one of user code with its stack, or one of state.
 func guard(f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = &job.Error{Class: job.ClassUser, Stack: string(debug.Stack()), Err: fmt.Errorf("panic: %v", v)}
+			err = statebackend.Recovered(v)
 		}
 	}()
 	return f()
