@@ -42,7 +42,7 @@ func restoreFor(plan *job.Plan, m *snapshot.Manifest, key string, tasks []job.Ta
 	if m == nil {
 		return nil
 	}
-	r := &job.Restore{Checkpoint: m.Checkpoint, Manifest: key, Operators: map[string]job.OperatorSnapshot{}}
+	r := &job.Restore{Checkpoint: m.Checkpoint, Job: m.Job, Manifest: key, Operators: map[string]job.OperatorSnapshot{}}
 	for _, t := range tasks {
 		v := plan.Vertices[plan.Vertex(t.Vertex)]
 		for _, i := range v.Operators {

@@ -84,6 +84,7 @@ func (Deliver) command()     {}
 // Restore says from which checkpoint the tasks of a Deploy start.
 type Restore struct {
 	Checkpoint CheckpointID
+	Job        ID     // Which took it.
 	Manifest   string // Object key of the manifest.
 	// Tasks holds, per operator name, what the checkpoint has of it (all subtasks), cut down to
 	// the operators of the tasks of this worker.

@@ -93,6 +93,11 @@ type Operator struct {
 	Warnings []string `json:",omitempty"`
 }
 
+// Keyed tells whether o has keyed state, and so a state backend.
+func (o Operator) Keyed() bool {
+	return slices.ContainsFunc(o.State, func(d StateDecl) bool { return d.Key != "" })
+}
+
 // Graph is what a program builds: operators in an order in which inputs come before their users.
 type Graph struct{ Operators []Operator }
 
@@ -246,6 +251,7 @@ func (s Spec) Validate() error {
 	}
 	collect(s.Graph.Validate())
 	collect(s.Settings.Validate())
+	problems = append(problems, s.checkBackends()...)
 	if s.Settings.CheckpointMode == Off {
 		for _, op := range s.Graph.Operators {
 			if op.Kind != KindEnumerator || op.Bounded {
@@ -262,4 +268,29 @@ func (s Spec) Validate() error {
 		return &Problems{What: fmt.Sprintf("job %q", s.Name), List: problems}
 	}
 	return nil
+}
+
+// checkBackends lists the state backends that are set for operators that have no use for one.
+func (s Spec) checkBackends() (problems []string) {
+	var keyed []string
+	for _, op := range s.Graph.Operators {
+		if op.Keyed() {
+			keyed = append(keyed, op.Name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Settings.StateBackends)) {
+		if slices.Contains(keyed, name) {
+			continue
+		}
+		what := fmt.Sprintf("the job has no operator %q", name)
+		if slices.ContainsFunc(s.Graph.Operators, func(o Operator) bool { return o.Name == name }) {
+			what = fmt.Sprintf("operator %q has no keyed state", name)
+		}
+		there := "there is none with keyed state"
+		if len(keyed) > 0 {
+			there = "operators with keyed state are " + strings.Join(keyed, ", ")
+		}
+		problems = append(problems, fmt.Sprintf("%s%s=%s: %s; %s", backendPrefix, name, s.Settings.StateBackends[name], what, there))
+	}
+	return problems
 }

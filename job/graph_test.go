@@ -99,6 +99,34 @@ func TestSpecProblems(t *testing.T) {
 	}
 }
 
+// A state backend is for an operator that there is and that has keyed state; who names another is told which there are.
+func TestStateBackendsOfOperators(t *testing.T) {
+	spec := Spec{Name: "j", Settings: DefaultSettings(), Graph: sample()}
+	spec.Graph.Operators[3].State = []StateDecl{{Name: "n", Kind: "value", Key: "string", Value: "int64"}}
+	if err := spec.Settings.Apply(map[string]string{"state.backend.count": "memory"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := spec.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if err := spec.Settings.Apply(map[string]string{"state.backend.cuont": "pebble", "state.backend.all": "fs"}); err != nil {
+		t.Fatal(err)
+	}
+	err := spec.Validate()
+	for _, want := range []string{
+		`state.backend.all=fs: operator "all" has no keyed state; operators with keyed state are count`,
+		`state.backend.cuont=pebble: the job has no operator "cuont"; operators with keyed state are count`,
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not say %s", err, want)
+		}
+	}
+	spec.Graph.Operators[3].State = nil
+	if err := spec.Validate(); err == nil || !strings.Contains(err.Error(), `operator "count" has no keyed state; there is none with keyed state`) {
+		t.Errorf("%v", err)
+	}
+}
+
 // The fingerprint is stable over releases: a TaskManager of another build must come to the same.
 func TestFingerprint(t *testing.T) {
 	const golden = "bd8a88dce1411a3a"

@@ -33,10 +33,15 @@ type Settings struct {
 	Retained           int
 	OnCancel           string // retain, delete
 	Incremental        bool
-	StateBackend       string // memory, fs
-	RestartStrategy    string // exponential, fixed-delay, none
-	RestartInitial     time.Duration
-	RestartMax         time.Duration
+	StateBackend       string // memory, fs, pebble
+	// StateBackends are those of operators that have another one, by operator; nil when there are none.
+	StateBackends map[string]string `json:",omitempty"`
+	// StateCompression is how the state in snapshots is compressed: zstd, which is its fastest level; off; or a level of
+	// zstd from 1 to 4.
+	StateCompression string
+	RestartStrategy  string // exponential, fixed-delay, none
+	RestartInitial   time.Duration
+	RestartMax       time.Duration
 }
 
 // DefaultSettings are those of a job that sets nothing.
@@ -45,7 +50,7 @@ func DefaultSettings() Settings {
 		Parallelism: 1, MaxParallelism: DefaultMaxParallelism, FlushTimeout: 5 * time.Millisecond,
 		CheckpointInterval: 10 * time.Second, CheckpointMode: ExactlyOnce, CheckpointTimeout: 10 * time.Minute,
 		MaxConcurrent: 1, TolerableFailures: 3, Retained: 3, OnCancel: "retain", Incremental: true,
-		StateBackend: "fs", RestartStrategy: "exponential", RestartInitial: 100 * time.Millisecond, RestartMax: time.Minute,
+		StateBackend: "fs", StateCompression: "zstd", RestartStrategy: "exponential", RestartInitial: 100 * time.Millisecond, RestartMax: time.Minute,
 	}
 }
 
@@ -99,6 +104,12 @@ func choiceSetting(f func(*Settings) *string, choices ...string) setting {
 	}
 }
 
+// backends are the names of the state backends.
+var backends = []string{"memory", "fs", "pebble"}
+
+// backendPrefix and the name of an operator are the key of the operator's own state backend.
+const backendPrefix = "state.backend."
+
 var settings = map[string]setting{
 	"parallelism":                   intSetting(func(s *Settings) *int { return &s.Parallelism }, 1, MaxMaxParallelism),
 	"max-parallelism":               intSetting(func(s *Settings) *int { return &s.MaxParallelism }, 1, MaxMaxParallelism),
@@ -112,7 +123,8 @@ var settings = map[string]setting{
 	"checkpoint.retained":           intSetting(func(s *Settings) *int { return &s.Retained }, 1, 1000),
 	"checkpoint.on-cancel":          choiceSetting(func(s *Settings) *string { return &s.OnCancel }, "retain", "delete"),
 	"checkpoint.incremental":        boolSetting(func(s *Settings) *bool { return &s.Incremental }),
-	"state.backend":                 choiceSetting(func(s *Settings) *string { return &s.StateBackend }, "memory", "fs"),
+	"state.backend":                 choiceSetting(func(s *Settings) *string { return &s.StateBackend }, backends...),
+	"state.compression":             choiceSetting(func(s *Settings) *string { return &s.StateCompression }, "zstd", "off", "1", "2", "3", "4"),
 	"restart.strategy":              choiceSetting(func(s *Settings) *string { return &s.RestartStrategy }, "exponential", "fixed-delay", "none"),
 	"restart.initial":               durationSetting(func(s *Settings) *time.Duration { return &s.RestartInitial }, 0),
 	"restart.max":                   durationSetting(func(s *Settings) *time.Duration { return &s.RestartMax }, time.Millisecond),
@@ -131,7 +143,44 @@ func boolSetting(f func(*Settings) *bool) setting {
 	}
 }
 
-// SettingKeys lists the keys that Apply takes, sorted.
+// backendSetting is the state backend of one operator. Whether there is such an operator Spec.Validate says.
+func backendSetting(operator string) setting {
+	return setting{
+		set: func(s *Settings, v string) error {
+			if !slices.Contains(backends, v) {
+				return fmt.Errorf("want one of %s", strings.Join(backends, ", "))
+			}
+			// A copy: settings are passed by value.
+			m := map[string]string{operator: v}
+			for name, other := range s.StateBackends {
+				if name != operator {
+					m[name] = other
+				}
+			}
+			s.StateBackends = m
+			return nil
+		},
+	}
+}
+
+// BackendOf is the state backend of an operator.
+func (s Settings) BackendOf(operator string) string {
+	if name, ok := s.StateBackends[operator]; ok {
+		return name
+	}
+	return s.StateBackend
+}
+
+// settingOf finds what a key sets.
+func settingOf(key string) (setting, bool) {
+	if operator, ok := strings.CutPrefix(key, backendPrefix); ok && operator != "" {
+		return backendSetting(operator), true
+	}
+	d, ok := settings[key]
+	return d, ok
+}
+
+// SettingKeys lists the keys that Apply takes, sorted; besides these there is state.backend.OPERATOR.
 func SettingKeys() []string { return slices.Sorted(maps.Keys(settings)) }
 
 // Map gives every setting as text under its key.
@@ -140,6 +189,9 @@ func (s Settings) Map() map[string]string {
 	for k, d := range settings {
 		m[k] = d.get(&s)
 	}
+	for operator, name := range s.StateBackends {
+		m[backendPrefix+operator] = name
+	}
 	return m
 }
 
@@ -147,9 +199,9 @@ func (s Settings) Map() map[string]string {
 func (s *Settings) Apply(values map[string]string) error {
 	var problems []string
 	for _, k := range slices.Sorted(maps.Keys(values)) {
-		d, ok := settings[k]
+		d, ok := settingOf(k)
 		if !ok {
-			problems = append(problems, fmt.Sprintf("unknown setting %q; known: %s", k, strings.Join(SettingKeys(), ", ")))
+			problems = append(problems, fmt.Sprintf("unknown setting %q; known: %s, and state.backend.OPERATOR", k, strings.Join(SettingKeys(), ", ")))
 			continue
 		}
 		if err := d.set(s, values[k]); err != nil {

@@ -3,6 +3,7 @@ package job
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -24,7 +25,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	if err := back.Apply(m); err != nil {
 		t.Fatal(err)
 	}
-	if back != s {
+	if !reflect.DeepEqual(back, s) {
 		t.Errorf("after a round trip: %+v", back)
 	}
 }
@@ -46,15 +47,19 @@ func TestSettingsRoundTrip(t *testing.T) {
 			Retained:          rapid.IntRange(1, 1000).Draw(t, "retained"),
 			OnCancel:          rapid.SampledFrom([]string{"retain", "delete"}).Draw(t, "on cancel"),
 			Incremental:       rapid.Bool().Draw(t, "incremental"),
-			StateBackend:      rapid.SampledFrom([]string{"memory", "fs"}).Draw(t, "backend"),
+			StateBackend:      rapid.SampledFrom(backends).Draw(t, "backend"),
+			StateCompression:  rapid.SampledFrom([]string{"zstd", "off", "1", "4"}).Draw(t, "compression"),
 			RestartStrategy:   rapid.SampledFrom([]string{"exponential", "fixed-delay", "none"}).Draw(t, "strategy"),
 			RestartInitial:    duration("initial", 0), RestartMax: duration("restart max", time.Millisecond),
+		}
+		if own := rapid.MapOf(rapid.StringN(1, 8, -1), rapid.SampledFrom(backends)).Draw(t, "backends"); len(own) > 0 {
+			s.StateBackends = own
 		}
 		back := DefaultSettings()
 		if err := back.Apply(s.Map()); err != nil {
 			t.Fatal(err)
 		}
-		if back != s {
+		if !reflect.DeepEqual(back, s) {
 			t.Fatalf("%+v becomes %+v", s, back)
 		}
 	})
@@ -65,6 +70,7 @@ func TestApplyListsEverything(t *testing.T) {
 		"paralellism": "2", "checkpoint.mode": "exactly", "checkpoint.interval": "10", "checkpoint.timeout": "1ms",
 		"parallelism": "0", "max-parallelism": "40000", "checkpoint.incremental": "yes", "state.backend": "rocksdb",
 		"checkpoint.min-pause": "-1s", "checkpoint.retained": "1.5", "restart.max": "", "checkpoint.max-concurrent": " 1",
+		"state.backend.totals": "rocksdb", "state.backend.": "fs", "state.compression": "5",
 	}
 	s := DefaultSettings()
 	err := s.Apply(bad)
@@ -88,5 +94,27 @@ func TestSettingsCombinations(t *testing.T) {
 	var list *Problems
 	if err := s.Validate(); !errors.As(err, &list) || len(list.List) != 2 {
 		t.Errorf("%v", err)
+	}
+}
+
+// Settings are passed by value: what one holder sets, another must not see.
+func TestBackendOfOperators(t *testing.T) {
+	s := DefaultSettings()
+	if err := s.Apply(map[string]string{"state.backend.totals": "pebble"}); err != nil {
+		t.Fatal(err)
+	}
+	other := s
+	if err := other.Apply(map[string]string{"state.backend.totals": "memory", "state.backend.a.b": "fs"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		s              Settings
+		operator, want string
+	}{
+		{s, "totals", "pebble"}, {s, "a.b", "fs"}, {s, "x", "fs"}, {other, "totals", "memory"}, {other, "a.b", "fs"},
+	} {
+		if got := c.s.BackendOf(c.operator); got != c.want {
+			t.Errorf("%v, %q: %s, want %s", c.s.StateBackends, c.operator, got, c.want)
+		}
 	}
 }

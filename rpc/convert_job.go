@@ -75,6 +75,8 @@ func settingsToProto(s job.Settings) *pb.Settings {
 		OnCancel:           onCancels.encode(s.OnCancel),
 		Incremental:        s.Incremental,
 		StateBackend:       s.StateBackend,
+		StateBackends:      s.StateBackends,
+		StateCompression:   s.StateCompression,
 		RestartStrategy:    strategies.encode(s.RestartStrategy),
 		RestartInitial:     durationpb.New(s.RestartInitial),
 		RestartMax:         durationpb.New(s.RestartMax),
@@ -85,7 +87,7 @@ func (d *decoder) settings(p *pb.Settings) job.Settings {
 	if !need(d, p, "settings") {
 		return job.Settings{}
 	}
-	return job.Settings{
+	s := job.Settings{
 		Parallelism:        int(p.Parallelism),
 		MaxParallelism:     int(p.MaxParallelism),
 		FlushTimeout:       d.duration(p.FlushTimeout),
@@ -99,10 +101,15 @@ func (d *decoder) settings(p *pb.Settings) job.Settings {
 		OnCancel:           onCancels.decode(d, p.OnCancel),
 		Incremental:        p.Incremental,
 		StateBackend:       p.StateBackend,
+		StateCompression:   p.StateCompression,
 		RestartStrategy:    strategies.decode(d, p.RestartStrategy),
 		RestartInitial:     d.duration(p.RestartInitial),
 		RestartMax:         d.duration(p.RestartMax),
 	}
+	if len(p.StateBackends) > 0 {
+		s.StateBackends = p.StateBackends
+	}
+	return s
 }
 
 func graphToProto(g job.Graph) *pb.Graph {

@@ -10,12 +10,37 @@ import (
 
 // Params say for whom a backend is made.
 type Params struct {
+	Job           job.ID
 	Task          job.Task
 	Operator      string
 	Groups        job.GroupRange // The key groups of this subtask,
 	K             int            // of so many in all.
 	MaxConcurrent int            // Checkpoints in flight at a time, from the job's settings.
+	// Incremental is the setting checkpoint.incremental: a snapshot may refer to objects of earlier ones.
+	Incremental bool
+	// Own tells that the checkpoint to restore is of this job: its objects may be referred to by later snapshots. Those of
+	// another job's are deleted without regard to them.
+	Own         bool
+	Compression Compression // Of the blocks of segments.
+	// Dir is a folder of this process alone, for state that does not fit into memory. It is there, it is shared by all
+	// backends of the process, each of which makes folders in it and removes them at Close, and it is removed when the
+	// process is gone. Empty in tests of backends that need none.
+	Dir string
+	// Local is a folder that outlives the process, for copies of what was written to or read from the blob store. Several
+	// processes of one machine may use it at a time. Empty for none.
+	Local string
+	// Budget is the memory that the backends of the process share.
+	Budget *Budget
 }
+
+// Compression says how the blocks of segments are compressed. Zero is the fastest level of zstd.
+type Compression int8
+
+// The kinds of compression. In between are the levels of zstd from 1 on.
+const (
+	NoCompression  Compression = -1
+	MaxCompression Compression = 4
+)
 
 // Factory makes backends. It is chosen by a job's setting state.backend and is safe for concurrent use.
 type Factory interface {
@@ -94,4 +119,5 @@ const KindKeyed = "keyed"
 const (
 	Memory = "memory"
 	FS     = "fs"
+	Pebble = "pebble"
 )

@@ -85,7 +85,7 @@ func New(t testing.TB) *Harness {
 		Local: func(ctx context.Context, p *exchange.Port) exchange.Out {
 			return inproc.Connect(ctx, p, inproc.Options{})
 		},
-		Backend: backend, Log: zap.NewNop(), TempDir: t.TempDir(),
+		Backend: backend, Log: zap.NewNop(), TempDir: t.TempDir(), StateDir: t.TempDir(), LocalDir: t.TempDir(),
 	})
 	h.worker.Attach(task.Session{Epoch: 1, Cluster: "test", Blob: h.blob, Report: func(r job.Report) { h.reports <- r }})
 	t.Cleanup(h.close)
@@ -108,6 +108,8 @@ func backend(name string) (statebackend.Factory, error) {
 		return memory.Factory{}, nil
 	case "", statebackend.FS:
 		return fs.Factory{}, nil
+	case statebackend.Pebble:
+		return nil, errors.New("state.backend=pebble is not in this build yet: set state.backend=fs")
 	}
 	return nil, fmt.Errorf("state backend %q is not available in a streamtest", name)
 }
@@ -326,7 +328,7 @@ func (h *Harness) checkpoint(commit bool) *Snapshot {
 		}
 		return true
 	})
-	s := &Snapshot{restore: job.Restore{Checkpoint: id, Operators: map[string]job.OperatorSnapshot{}}, parallelism: h.spec.Settings.Parallelism}
+	s := &Snapshot{restore: job.Restore{Checkpoint: id, Job: h.run().Job, Operators: map[string]job.OperatorSnapshot{}}, parallelism: h.spec.Settings.Parallelism}
 	for _, v := range h.plan.Vertices {
 		for _, n := range v.Operators {
 			name := h.plan.Graph.Operators[n].Name

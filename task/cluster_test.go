@@ -36,7 +36,10 @@ func (p programs) Build(spec job.Spec) (*operator.Blueprint, error) {
 	return stream.Build(p.p, spec.Args)
 }
 
-func backends(name string) (statebackend.Factory, error) {
+func (c *cluster) backends(name string) (statebackend.Factory, error) {
+	if c.factory != nil {
+		return c.factory(name), nil
+	}
 	if name == statebackend.Memory {
 		return memory.Factory{}, nil
 	}
@@ -50,6 +53,8 @@ type cluster struct {
 	blob    blob.Store
 	workers []*worker
 	reports chan job.Report
+	// factory, if set before the first deploy, makes the state backends.
+	factory func(name string) statebackend.Factory
 
 	spec    job.Spec
 	plan    *job.Plan
@@ -99,7 +104,8 @@ func newCluster(t testing.TB, workers int, p stream.Program, s job.Settings) *cl
 			Local: func(ctx context.Context, p *exchange.Port) exchange.Out {
 				return inproc.Connect(ctx, p, inproc.Options{})
 			},
-			Backend: backends, Log: zap.NewNop(), TempDir: t.TempDir(),
+			Backend: c.backends, Log: zap.NewNop(), TempDir: t.TempDir(), StateDir: t.TempDir(), LocalDir: t.TempDir(),
+			StateMemory: statebackend.NewBudget(64 << 20),
 		})
 		w.m.Attach(task.Session{Epoch: 1, Cluster: "test", Blob: c.blob, Report: func(r job.Report) { c.reports <- r }})
 		c.workers = append(c.workers, w)
@@ -226,6 +232,21 @@ func (c *cluster) until(what string, cond func() bool) {
 	}
 }
 
+// failed waits for the failure of a task.
+func (c *cluster) failed(t *testing.T) job.Failure {
+	t.Helper()
+	timeout := time.After(time.Minute)
+	for len(c.failures) == 0 {
+		select {
+		case r := <-c.reports:
+			c.handle(r)
+		case <-timeout:
+			t.Fatalf("no task fails: states %v", c.states)
+		}
+	}
+	return c.failures[0]
+}
+
 // checkpoint takes one; it tells whether it completed. commit says whether to tell the tasks.
 func (c *cluster) checkpoint(commit bool) bool {
 	c.t.Helper()
@@ -280,7 +301,7 @@ func (c *cluster) checkpoint(commit bool) bool {
 		}
 	}
 	c.last = got
-	res := &job.Restore{Checkpoint: id, Operators: map[string]job.OperatorSnapshot{}}
+	res := &job.Restore{Checkpoint: id, Job: c.run().Job, Operators: map[string]job.OperatorSnapshot{}}
 	for _, v := range c.plan.Vertices {
 		for _, n := range v.Operators {
 			name := c.plan.Graph.Operators[n].Name

@@ -44,6 +44,11 @@ type Config struct {
 	// TempDir takes snapshots that are too large for memory while they are uploaded; empty for the
 	// system's.
 	TempDir string
+	// StateDir is a folder of this process for state that does not fit into memory, LocalDir one that outlives it for
+	// copies of snapshots; see statebackend.Params.
+	StateDir, LocalDir string
+	// StateMemory is what all state backends share; nil means the default for each of them.
+	StateMemory *statebackend.Budget
 	// Uploads is how many snapshots are stored at a time; 0 means 4: enough to keep a store with
 	// 10 ms of latency busy, few enough to leave the cores to the tasks.
 	Uploads int

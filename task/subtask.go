@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -206,18 +207,10 @@ func (s *subtask) prepare(l *link, op job.Operator) error {
 	if s.vertex.Reader {
 		l.ctx.Enumerator = r.plan.Vertices[r.plan.Edges[s.vertex.In[0]].From].Name
 	}
-	if keyed(op) {
-		f, err := m.cfg.Backend(r.settings.StateBackend)
-		if err != nil {
+	if op.Keyed() {
+		if err := s.makeState(l); err != nil {
 			return err
 		}
-		l.state, err = f.New(s.ctx, statebackend.Params{
-			Task: s.task, Operator: op.Name, Groups: l.ctx.Groups, K: r.plan.K, MaxConcurrent: r.settings.MaxConcurrent,
-		})
-		if err != nil {
-			return err
-		}
-		l.ctx.State = l.state
 	}
 	if r.deploy.Restore == nil {
 		return nil
@@ -229,13 +222,42 @@ func (s *subtask) prepare(l *link, op job.Operator) error {
 	return s.restore(l, old)
 }
 
-func keyed(op job.Operator) bool {
-	for _, d := range op.State {
-		if d.Key != "" {
-			return true
-		}
+// makeState makes an empty state backend.
+func (s *subtask) makeState(l *link) error {
+	r, m := s.run, s.run.manager
+	f, err := m.cfg.Backend(r.settings.BackendOf(l.name))
+	if err != nil {
+		return err
 	}
-	return false
+	compression, err := compressionOf(r.settings.StateCompression)
+	if err != nil {
+		return err
+	}
+	l.state, err = f.New(s.ctx, statebackend.Params{
+		Job: r.id.Job, Task: s.task, Operator: l.name, Groups: l.ctx.Groups, K: r.plan.K, MaxConcurrent: r.settings.MaxConcurrent,
+		Incremental: r.settings.Incremental, Own: r.deploy.Restore != nil && r.deploy.Restore.Job == r.id.Job,
+		Compression: compression, Dir: m.cfg.StateDir, Local: m.cfg.LocalDir, Budget: m.cfg.StateMemory,
+	})
+	if err != nil {
+		return err
+	}
+	l.ctx.State = l.state
+	return nil
+}
+
+// compressionOf is what the setting state.compression says.
+func compressionOf(setting string) (statebackend.Compression, error) {
+	switch setting {
+	case "", "zstd": // Nothing is said by jobs from before there was the setting.
+		return 0, nil
+	case "off":
+		return statebackend.NoCompression, nil
+	}
+	n, err := strconv.Atoi(setting)
+	if err != nil || n < 1 || n > int(statebackend.MaxCompression) {
+		return 0, fmt.Errorf("state.compression is %q", setting)
+	}
+	return statebackend.Compression(n), nil
 }
 
 // restore gives l what the checkpoint has of its operator.

@@ -5,7 +5,6 @@ package fs
 import (
 	"context"
 
-	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/statebackend"
 	"github.com/cairnstream/cairn/statebackend/internal/tables"
 )
@@ -17,19 +16,13 @@ var _ statebackend.Factory = Factory{}
 
 // New implements statebackend.Factory.
 func (Factory) New(_ context.Context, p statebackend.Params) (statebackend.Backend, error) {
-	return New(Config(p))
+	return New(p)
 }
 
-// Config describes one backend.
-type Config struct {
-	Task          job.Task
-	Operator      string
-	Groups        job.GroupRange
-	K             int
-	MaxConcurrent int // Zero means 1.
-}
+// Config describes one backend. Zero for MaxConcurrent means 1.
+type Config = statebackend.Params
 
 // New makes a backend without states.
 func New(c Config) (statebackend.Backend, error) {
-	return tables.New(tables.Config{Params: statebackend.Params(c)})
+	return tables.New(tables.Config{Params: c})
 }

@@ -25,7 +25,8 @@ var _ statebackend.Factory = Factory{}
 // New implements statebackend.Factory.
 func (f Factory) New(_ context.Context, p statebackend.Params) (statebackend.Backend, error) {
 	return New(Config{
-		Task: p.Task, Operator: p.Operator, Groups: p.Groups, K: p.K, MaxConcurrent: p.MaxConcurrent, Limit: f.Limit,
+		Task: p.Task, Operator: p.Operator, Groups: p.Groups, K: p.K, MaxConcurrent: p.MaxConcurrent, Compression: p.Compression,
+		Limit: f.Limit,
 	})
 }
 
@@ -35,7 +36,8 @@ type Config struct {
 	Operator      string
 	Groups        job.GroupRange
 	K             int
-	MaxConcurrent int   // Zero means 1.
+	MaxConcurrent int // Zero means 1.
+	Compression   statebackend.Compression
 	Limit         int64 // Bytes per state. Zero means DefaultLimit.
 }
 
@@ -45,7 +47,9 @@ func New(c Config) (statebackend.Backend, error) {
 		c.Limit = DefaultLimit
 	}
 	return tables.New(tables.Config{
-		Params: statebackend.Params{Task: c.Task, Operator: c.Operator, Groups: c.Groups, K: c.K, MaxConcurrent: c.MaxConcurrent},
+		Params: statebackend.Params{
+			Task: c.Task, Operator: c.Operator, Groups: c.Groups, K: c.K, MaxConcurrent: c.MaxConcurrent, Compression: c.Compression,
+		},
 		Inline: true, InlineLimit: c.Limit,
 	})
 }

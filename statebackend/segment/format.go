@@ -45,6 +45,8 @@ type Descriptor struct {
 	Checkpoint uint64 `json:"checkpoint"`
 	// Base is for segments that hold changes only. Version 1 has none: readers refuse others than "".
 	Base string `json:"base,omitempty"`
+	// Compression is for the writer. Each block says for itself whether it is compressed, so that a reader need not know.
+	Compression statebackend.Compression `json:"-"`
 }
 
 // Block is a run of the segment's bytes that is compressed and checked by itself.

@@ -243,3 +243,25 @@ func FuzzRuns(f *testing.F) {
 		_, _ = b.Decode(raw, &buf)
 	})
 }
+
+// Whatever the writer was told, the reader finds the same entries.
+func TestCompression(t *testing.T) {
+	data := bytes.Repeat([]byte("so much of this is the same, again and again; "), 2000)
+	var sizes []int
+	for c := statebackend.NoCompression; c <= statebackend.MaxCompression+1; c++ {
+		d := segment.Descriptor{State: "s", K: 1, Compression: c}
+		out, _ := write(t, d, []run{{0, 7, data}})
+		got, ix, err := read(out, job.GroupRange{})
+		if err != nil || len(got) != 1 || !bytes.Equal(got[0].data, data) {
+			t.Fatalf("compression %d: %d runs, %v", c, len(got), err)
+		}
+		if b := ix.Blocks[0]; b.Zstd == (c == statebackend.NoCompression) {
+			t.Errorf("compression %d: the block says %v", c, b.Zstd)
+		}
+		sizes = append(sizes, len(out))
+	}
+	off, fastest, first := sizes[0], sizes[1], sizes[2]
+	if off < len(data) || fastest != first || fastest > len(data)/10 {
+		t.Errorf("%d bytes of entries make %v", len(data), sizes)
+	}
+}

@@ -10,17 +10,39 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/zeebo/xxh3"
+
+	"github.com/cairnstream/cairn/statebackend"
 )
 
-// The encoder keeps no state between blocks. It is shared, so that its tables are made once per process.
-var encoder = sync.OnceValue(func() *zstd.Encoder {
-	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(2),
-		zstd.WithEncoderCRC(false), zstd.WithWindowSize(256<<10), zstd.WithLowerEncoderMem(true))
-	if err != nil {
-		panic(fmt.Sprintf("zstd encoder: %v", err)) // The options are constants.
+// encoders are those of the levels of zstd. They keep no state between blocks, and are shared, so that their tables are
+// made once per process.
+var encoders = func() (list [statebackend.MaxCompression]func() *zstd.Encoder) {
+	for i := range list {
+		list[i] = sync.OnceValue(func() *zstd.Encoder {
+			e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.EncoderLevel(i+1)), zstd.WithEncoderConcurrency(2),
+				zstd.WithEncoderCRC(false), zstd.WithWindowSize(256<<10), zstd.WithLowerEncoderMem(true))
+			if err != nil {
+				panic(fmt.Sprintf("zstd encoder: %v", err)) // The options are constants.
+			}
+			return e
+		})
 	}
-	return e
-})
+	return list
+}()
+
+// compress appends data to dst, compressed; it tells whether it is.
+func compress(dst, data []byte, c statebackend.Compression) ([]byte, bool) {
+	if c >= 0 {
+		n := len(dst)
+		level := min(max(c, 1), statebackend.MaxCompression)
+		dst = encoders[level-1]().EncodeAll(data, dst)
+		if len(dst)-n < len(data) {
+			return dst, true
+		}
+		dst = dst[:n]
+	}
+	return append(dst, data...), false
+}
 
 // Writer writes a segment. One goroutine uses it.
 type Writer struct {
@@ -85,10 +107,7 @@ func (w *Writer) flush() error {
 	}
 	b := w.open
 	b.Offset, b.Raw = w.offset, int64(len(w.raw))
-	w.stored = encoder().EncodeAll(w.raw, w.stored[:0])
-	if b.Zstd = len(w.stored) < len(w.raw); !b.Zstd {
-		w.stored = append(w.stored[:0], w.raw...)
-	}
+	w.stored, b.Zstd = compress(w.stored[:0], w.raw, w.desc.Compression)
 	w.stored = append(w.stored, w.plain...)
 	b.Plain = int64(len(w.plain))
 	data := w.stored

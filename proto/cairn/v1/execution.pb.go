@@ -575,7 +575,9 @@ type Restore struct {
 	// Object key of the manifest.
 	Manifest string `protobuf:"bytes,2,opt,name=manifest,proto3" json:"manifest,omitempty"`
 	// By operator; only those of the tasks that it is sent with.
-	Operators     map[string]*OperatorSnapshot `protobuf:"bytes,3,rep,name=operators,proto3" json:"operators,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Operators map[string]*OperatorSnapshot `protobuf:"bytes,3,rep,name=operators,proto3" json:"operators,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Id of the job that took the checkpoint.
+	Job           string `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -629,6 +631,13 @@ func (x *Restore) GetOperators() map[string]*OperatorSnapshot {
 		return x.Operators
 	}
 	return nil
+}
+
+func (x *Restore) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
 }
 
 // Measurements of one task's part of a checkpoint.
@@ -760,13 +769,14 @@ const file_cairn_v1_execution_proto_rawDesc = "" +
 	"\x06states\x18\x03 \x03(\v2\x15.cairn.v1.StateHandleR\x06states\"k\n" +
 	"\x10OperatorSnapshot\x12 \n" +
 	"\vparallelism\x18\x01 \x01(\x05R\vparallelism\x125\n" +
-	"\bsubtasks\x18\x02 \x03(\v2\x19.cairn.v1.SubtaskSnapshotR\bsubtasks\"\xdf\x01\n" +
+	"\bsubtasks\x18\x02 \x03(\v2\x19.cairn.v1.SubtaskSnapshotR\bsubtasks\"\xf1\x01\n" +
 	"\aRestore\x12\x1e\n" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\x04R\n" +
 	"checkpoint\x12\x1a\n" +
 	"\bmanifest\x18\x02 \x01(\tR\bmanifest\x12>\n" +
-	"\toperators\x18\x03 \x03(\v2 .cairn.v1.Restore.OperatorsEntryR\toperators\x1aX\n" +
+	"\toperators\x18\x03 \x03(\v2 .cairn.v1.Restore.OperatorsEntryR\toperators\x12\x10\n" +
+	"\x03job\x18\x04 \x01(\tR\x03job\x1aX\n" +
 	"\x0eOperatorsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
 	"\x05value\x18\x02 \x01(\v2\x1a.cairn.v1.OperatorSnapshotR\x05value:\x028\x01\"\x9c\x02\n" +

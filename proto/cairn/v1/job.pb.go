@@ -667,13 +667,17 @@ type Settings struct {
 	Retained           int32                  `protobuf:"varint,10,opt,name=retained,proto3" json:"retained,omitempty"`
 	OnCancel           OnCancel               `protobuf:"varint,11,opt,name=on_cancel,json=onCancel,proto3,enum=cairn.v1.OnCancel" json:"on_cancel,omitempty"`
 	Incremental        bool                   `protobuf:"varint,12,opt,name=incremental,proto3" json:"incremental,omitempty"`
-	// Name of the state backend: memory, fs.
+	// Name of the state backend: memory, fs, pebble.
 	StateBackend    string               `protobuf:"bytes,13,opt,name=state_backend,json=stateBackend,proto3" json:"state_backend,omitempty"`
 	RestartStrategy RestartStrategy      `protobuf:"varint,14,opt,name=restart_strategy,json=restartStrategy,proto3,enum=cairn.v1.RestartStrategy" json:"restart_strategy,omitempty"`
 	RestartInitial  *durationpb.Duration `protobuf:"bytes,15,opt,name=restart_initial,json=restartInitial,proto3" json:"restart_initial,omitempty"`
 	RestartMax      *durationpb.Duration `protobuf:"bytes,16,opt,name=restart_max,json=restartMax,proto3" json:"restart_max,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// State backends of operators that have another one, by operator.
+	StateBackends map[string]string `protobuf:"bytes,17,rep,name=state_backends,json=stateBackends,proto3" json:"state_backends,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Compression of the state in snapshots: zstd, off, or a level of zstd.
+	StateCompression string `protobuf:"bytes,18,opt,name=state_compression,json=stateCompression,proto3" json:"state_compression,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Settings) Reset() {
@@ -816,6 +820,20 @@ func (x *Settings) GetRestartMax() *durationpb.Duration {
 		return x.RestartMax
 	}
 	return nil
+}
+
+func (x *Settings) GetStateBackends() map[string]string {
+	if x != nil {
+		return x.StateBackends
+	}
+	return nil
+}
+
+func (x *Settings) GetStateCompression() string {
+	if x != nil {
+		return x.StateCompression
+	}
+	return ""
 }
 
 // A job as it is submitted: all that a JobManager knows of it.
@@ -1077,7 +1095,7 @@ const file_cairn_v1_job_proto_rawDesc = "" +
 	"\x05sides\x18\v \x03(\tR\x05sides\x12\x1a\n" +
 	"\bwarnings\x18\f \x03(\tR\bwarnings\"9\n" +
 	"\x05Graph\x120\n" +
-	"\toperators\x18\x01 \x03(\v2\x12.cairn.v1.OperatorR\toperators\"\xd6\x06\n" +
+	"\toperators\x18\x01 \x03(\v2\x12.cairn.v1.OperatorR\toperators\"\x93\b\n" +
 	"\bSettings\x12 \n" +
 	"\vparallelism\x18\x01 \x01(\x05R\vparallelism\x12'\n" +
 	"\x0fmax_parallelism\x18\x02 \x01(\x05R\x0emaxParallelism\x12>\n" +
@@ -1096,7 +1114,12 @@ const file_cairn_v1_job_proto_rawDesc = "" +
 	"\x10restart_strategy\x18\x0e \x01(\x0e2\x19.cairn.v1.RestartStrategyR\x0frestartStrategy\x12B\n" +
 	"\x0frestart_initial\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\x0erestartInitial\x12:\n" +
 	"\vrestart_max\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"restartMax\"\xaa\x02\n" +
+	"restartMax\x12L\n" +
+	"\x0estate_backends\x18\x11 \x03(\v2%.cairn.v1.Settings.StateBackendsEntryR\rstateBackends\x12+\n" +
+	"\x11state_compression\x18\x12 \x01(\tR\x10stateCompression\x1a@\n" +
+	"\x12StateBackendsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xaa\x02\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aprogram\x18\x02 \x01(\tR\aprogram\x12\x18\n" +
@@ -1160,7 +1183,7 @@ func file_cairn_v1_job_proto_rawDescGZIP() []byte {
 }
 
 var file_cairn_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_cairn_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_cairn_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_cairn_v1_job_proto_goTypes = []any{
 	(Partition)(0),              // 0: cairn.v1.Partition
 	(CheckpointMode)(0),         // 1: cairn.v1.CheckpointMode
@@ -1175,32 +1198,34 @@ var file_cairn_v1_job_proto_goTypes = []any{
 	(*Spec)(nil),                // 10: cairn.v1.Spec
 	(*Failure)(nil),             // 11: cairn.v1.Failure
 	(*Program)(nil),             // 12: cairn.v1.Program
-	nil,                         // 13: cairn.v1.Spec.ArgsEntry
-	(*durationpb.Duration)(nil), // 14: google.protobuf.Duration
+	nil,                         // 13: cairn.v1.Settings.StateBackendsEntry
+	nil,                         // 14: cairn.v1.Spec.ArgsEntry
+	(*durationpb.Duration)(nil), // 15: google.protobuf.Duration
 }
 var file_cairn_v1_job_proto_depIdxs = []int32{
 	0,  // 0: cairn.v1.Edge.partition:type_name -> cairn.v1.Partition
 	5,  // 1: cairn.v1.Operator.inputs:type_name -> cairn.v1.Edge
 	6,  // 2: cairn.v1.Operator.state:type_name -> cairn.v1.StateDecl
 	7,  // 3: cairn.v1.Graph.operators:type_name -> cairn.v1.Operator
-	14, // 4: cairn.v1.Settings.flush_timeout:type_name -> google.protobuf.Duration
-	14, // 5: cairn.v1.Settings.checkpoint_interval:type_name -> google.protobuf.Duration
+	15, // 4: cairn.v1.Settings.flush_timeout:type_name -> google.protobuf.Duration
+	15, // 5: cairn.v1.Settings.checkpoint_interval:type_name -> google.protobuf.Duration
 	1,  // 6: cairn.v1.Settings.checkpoint_mode:type_name -> cairn.v1.CheckpointMode
-	14, // 7: cairn.v1.Settings.checkpoint_timeout:type_name -> google.protobuf.Duration
-	14, // 8: cairn.v1.Settings.min_pause:type_name -> google.protobuf.Duration
+	15, // 7: cairn.v1.Settings.checkpoint_timeout:type_name -> google.protobuf.Duration
+	15, // 8: cairn.v1.Settings.min_pause:type_name -> google.protobuf.Duration
 	2,  // 9: cairn.v1.Settings.on_cancel:type_name -> cairn.v1.OnCancel
 	3,  // 10: cairn.v1.Settings.restart_strategy:type_name -> cairn.v1.RestartStrategy
-	14, // 11: cairn.v1.Settings.restart_initial:type_name -> google.protobuf.Duration
-	14, // 12: cairn.v1.Settings.restart_max:type_name -> google.protobuf.Duration
-	13, // 13: cairn.v1.Spec.args:type_name -> cairn.v1.Spec.ArgsEntry
-	9,  // 14: cairn.v1.Spec.settings:type_name -> cairn.v1.Settings
-	8,  // 15: cairn.v1.Spec.graph:type_name -> cairn.v1.Graph
-	4,  // 16: cairn.v1.Failure.class:type_name -> cairn.v1.FailureClass
-	17, // [17:17] is the sub-list for method output_type
-	17, // [17:17] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	15, // 11: cairn.v1.Settings.restart_initial:type_name -> google.protobuf.Duration
+	15, // 12: cairn.v1.Settings.restart_max:type_name -> google.protobuf.Duration
+	13, // 13: cairn.v1.Settings.state_backends:type_name -> cairn.v1.Settings.StateBackendsEntry
+	14, // 14: cairn.v1.Spec.args:type_name -> cairn.v1.Spec.ArgsEntry
+	9,  // 15: cairn.v1.Spec.settings:type_name -> cairn.v1.Settings
+	8,  // 16: cairn.v1.Spec.graph:type_name -> cairn.v1.Graph
+	4,  // 17: cairn.v1.Failure.class:type_name -> cairn.v1.FailureClass
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_cairn_v1_job_proto_init() }
@@ -1214,7 +1239,7 @@ func file_cairn_v1_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cairn_v1_job_proto_rawDesc), len(file_cairn_v1_job_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   9,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

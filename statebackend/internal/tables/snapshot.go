@@ -77,6 +77,7 @@ func (s *snapshot) encode(ctx context.Context, buf *buffer, f frozenState, out i
 	buf.seg.Reset(out, segment.Descriptor{
 		Operator: s.cfg.Operator, Subtask: s.cfg.Task.Subtask, State: f.state.name, Key: f.state.key, Value: f.state.value,
 		K: s.cfg.K, First: groups.First, Last: groups.Last, Checkpoint: uint64(s.id),
+		Compression: s.cfg.Compression,
 	})
 	for g := groups.First; g <= groups.Last; g++ {
 		if f.frozen.GroupLen(g) == 0 {
