@@ -32,6 +32,8 @@ func (a *App) jobManagerCommand(use string) *cobra.Command {
 	})
 }
 
+const stateMemoryUsage = "memory of a TaskManager for state that is on disk, shared by its operators (default 256MiB)"
+
 func (a *App) taskManagerCommand(use string) *cobra.Command {
 	var c serve.TaskManagerConfig
 	level := "info"
@@ -41,7 +43,8 @@ func (a *App) taskManagerCommand(use string) *cobra.Command {
 	o.text(&c.Listen, "listen", "HOST:PORT", "data exchange (default 127.0.0.1:6124)")
 	o.text(&c.Advertise, "advertise", "HOST[:PORT]", "where others reach --listen (default: its own address)")
 	o.text(&c.HTTP, "http", "HOST:PORT", "/metrics, /healthz, /readyz, /debug/pprof; off: none (default 127.0.0.1:8082)")
-	o.text(&c.Dir, "dir", "DIR", "local state and spill (default: the system's temporary directory)")
+	o.text(&c.Dir, "dir", "DIR", "local state, spill, copies of snapshots (default: a folder in the system's temporary directory)")
+	o.size(&c.StateMemory, "state-memory", stateMemoryUsage)
 	o.text(&c.Blob, "blob", "URL", "store of snapshots (default: what the JobManager says)")
 	o.text(&c.PortsFile, "ports-file", "FILE", "write the chosen addresses there, as JSON")
 	o.duration(&c.ShutdownTimeout, "shutdown-timeout", "time for draining after SIGTERM (default 25s)")
@@ -61,7 +64,8 @@ func (a *App) localCommand() *cobra.Command {
 	o := &options{fromFile: true}
 	o.number(&c.TaskManagers, "taskmanagers", "number of TaskManagers (default 1)")
 	o.number(&c.Slots, "slots", "slots of each TaskManager (default: number of CPUs)")
-	o.text(&c.Dir, "dir", "DIR", "metadata and snapshots, used again by the next cluster on it (default: a temporary one)")
+	o.text(&c.Dir, "dir", "DIR", "metadata, snapshots and state, used again by the next cluster on it (default: a temporary one)")
+	o.size(&c.StateMemory, "state-memory", stateMemoryUsage)
 	o.text(&c.Listen, "listen", "HOST:PORT", "gRPC of the JobManager (default 127.0.0.1:6123)")
 	o.text(&c.HTTP, "http", "HOST:PORT", "HTTP of the JobManager; off: none (default 127.0.0.1:8081)")
 	o.text(&c.PortsFile, "ports-file", "FILE", "write the chosen addresses there, as JSON")

@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"gopkg.in/yaml.v3"
+
+	"github.com/cairnstream/cairn/job"
 )
 
 // options are the settings of one command. A setting is found in a file, in a variable and in a flag; the later of these
@@ -106,6 +108,25 @@ func (o *options) duration(p *time.Duration, key, usage string) *option {
 				return fmt.Errorf("%v: want more than 0", d)
 			}
 			*p = d
+			return nil
+		},
+		get: func() string { return p.String() },
+	})
+}
+
+// size is an amount of memory or data.
+func (o *options) size(p *job.Bytes, key, usage string) *option {
+	return o.add(&option{
+		key: key, usage: usage, arg: "SIZE",
+		set: func(t []string) error {
+			n, err := job.ParseBytes(last(t))
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				return fmt.Errorf("%v: want more than 0", n)
+			}
+			*p = n
 			return nil
 		},
 		get: func() string { return p.String() },
@@ -398,7 +419,7 @@ func misspelt(env map[string]string, known []string) (problems []string) {
 var allVariables = []string{
 	"CAIRN_ADVERTISE", "CAIRN_BLOB", "CAIRN_CLUSTER", "CAIRN_CONFIG", "CAIRN_DIR", "CAIRN_ETCD", "CAIRN_HEARTBEAT", "CAIRN_HTTP",
 	"CAIRN_JOBMANAGER", "CAIRN_LISTEN", "CAIRN_LOG_LEVEL", "CAIRN_OUTPUT", "CAIRN_PORTS_FILE", "CAIRN_SHUTDOWN_TIMEOUT",
-	"CAIRN_SLOTS", "CAIRN_TASKMANAGERS", "CAIRN_TOKEN",
+	"CAIRN_SLOTS", "CAIRN_STATE_MEMORY", "CAIRN_TASKMANAGERS", "CAIRN_TOKEN",
 }
 
 // distance is the number of letters to insert, remove or replace to get from a to b.

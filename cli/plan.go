@@ -79,12 +79,14 @@ type planView struct {
 }
 
 type operatorView struct {
-	Name     string      `json:"name"`
-	Kind     string      `json:"kind"`
-	Stateful bool        `json:"stateful"`
-	Params   string      `json:"params,omitempty"`
-	Warnings []string    `json:"warnings,omitempty"`
-	Inputs   []inputView `json:"inputs"`
+	Name     string `json:"name"`
+	Kind     string `json:"kind"`
+	Stateful bool   `json:"stateful"`
+	// StateBackend is that of its keyed state.
+	StateBackend string      `json:"stateBackend,omitempty"`
+	Params       string      `json:"params,omitempty"`
+	Warnings     []string    `json:"warnings,omitempty"`
+	Inputs       []inputView `json:"inputs"`
 }
 
 type inputView struct {
@@ -113,7 +115,8 @@ func viewPlan(s job.Spec, p *job.Plan) planView {
 		Settings: s.Settings.Map(),
 		Operators: views(ops, func(o job.Operator) operatorView {
 			return operatorView{
-				Name: o.Name, Kind: string(o.Kind), Stateful: o.Stateful, Params: o.Params, Warnings: o.Warnings,
+				Name: o.Name, Kind: string(o.Kind), Stateful: o.Stateful, StateBackend: backendOf(s, o), Params: o.Params,
+				Warnings: o.Warnings,
 				Inputs: views(o.Inputs, func(e job.Edge) inputView {
 					return inputView{From: ops[e.From].Name, Partition: string(e.Partition), Codec: e.Codec, Key: e.Key}
 				}),
@@ -128,6 +131,14 @@ func viewPlan(s job.Spec, p *job.Plan) planView {
 			}
 		}),
 	}
+}
+
+// backendOf is the state backend of an operator, empty for one without keyed state.
+func backendOf(s job.Spec, o job.Operator) string {
+	if !o.Keyed() {
+		return ""
+	}
+	return s.Settings.BackendOf(o.Name)
 }
 
 // chain names the operators of a vertex.
@@ -151,7 +162,9 @@ func planTable(w *tabwriter.Writer, s job.Spec, p *job.Plan) {
 		for _, i := range v.Operators {
 			o := p.Graph.Operators[i]
 			text := fmt.Sprintf("%s (%s)", o.Name, o.Kind)
-			if o.Stateful {
+			if b := backendOf(s, o); b != "" {
+				text = fmt.Sprintf("%s (%s, state in %s)", o.Name, o.Kind, b)
+			} else if o.Stateful {
 				text = fmt.Sprintf("%s (%s, stateful)", o.Name, o.Kind)
 			}
 			ops = append(ops, text)

@@ -28,6 +28,7 @@ func (a *App) runCommand() *cobra.Command {
 	o.yesNo(&r.overwrite, "overwrite", "let sinks overwrite output that they do not know of").flag = true
 	o.number(&c.TaskManagers, "taskmanagers", "number of TaskManagers in this process (default 1)").flag = true
 	o.number(&c.Slots, "slots", "slots of each TaskManager (default: as many as the job needs)").flag = true
+	o.size(&c.StateMemory, "state-memory", stateMemoryUsage).flag = true
 	o.text(&c.HTTP, "http", "HOST:PORT", "/metrics, /healthz, /readyz of the run (default off)").flag = true
 	o.choice(&level, "log-level", "least level that is logged", logLevels...).flag = true
 	o.output(&format)

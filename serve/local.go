@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairnstream/cairn/internal/group"
 	"github.com/cairnstream/cairn/job"
+	"github.com/cairnstream/cairn/statebackend"
 )
 
 // LocalConfig configures a cluster in one process. Zero means the default.
@@ -21,9 +22,11 @@ type LocalConfig struct {
 	TaskManagers int
 	// Slots of each. Default: the number of CPUs.
 	Slots int
-	// Dir holds metadata (an embedded etcd) and snapshots, and is used again by the next cluster on it. Default: a new
+	// Dir holds metadata (an embedded etcd), snapshots and local state, and is used again by the next cluster on it. Default: a new
 	// directory for temporary files, which is removed in the end.
 	Dir string
+	// StateMemory of each TaskManager, as in TaskManagerConfig.
+	StateMemory job.Bytes
 	// InMemory keeps the metadata in memory, which starts faster: for a cluster that lives no longer than its process.
 	InMemory bool
 	// Listen and HTTP are the JobManager's addresses, as in JobManagerConfig.
@@ -49,6 +52,7 @@ func (c LocalConfig) WithDefaults() LocalConfig {
 	def(&c.Listen, "127.0.0.1:6123")
 	def(&c.HTTP, "127.0.0.1:8081")
 	def(&c.Cluster, "default")
+	def(&c.StateMemory, statebackend.DefaultBudget)
 	def(&c.ShutdownTimeout, 25*time.Second)
 	if c.Programs == nil {
 		c.Programs = noPrograms{}
@@ -76,6 +80,7 @@ func (c LocalConfig) Validate() error {
 		checkAddress("http", c.HTTP, &problems)
 	}
 	checkCluster(c.Cluster, &problems)
+	checkStateMemory(c.StateMemory, &problems)
 	checkPositive("shutdown-timeout", c.ShutdownTimeout, &problems)
 	return problemsOf("local", problems)
 }
@@ -83,6 +88,7 @@ func (c LocalConfig) Validate() error {
 // LocalCluster is a cluster in this process.
 type LocalCluster struct {
 	cfg  LocalConfig
+	dir  string
 	temp string // Removed in the end.
 	jm   *jobManager
 	g    *group.Group // A goroutine per process that there would be.
@@ -111,6 +117,7 @@ func StartLocal(ctx context.Context, cfg LocalConfig) (*LocalCluster, error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, fmt.Errorf("directory of the cluster: %w", err)
 	}
+	l.dir = dir
 	meta := embeddedPrefix + filepath.Join(dir, "metadata")
 	if cfg.InMemory {
 		meta = inMemory
@@ -153,8 +160,8 @@ func (l *LocalCluster) StartTaskManagers() error {
 	}
 	for i := range l.cfg.TaskManagers {
 		tm, err := startTaskManager(l.tmCtx, TaskManagerConfig{
-			JobManagers: []string{l.Address()}, Slots: l.cfg.Slots, Listen: "127.0.0.1:0", HTTP: web, Dir: l.temp,
-			ShutdownTimeout: l.cfg.ShutdownTimeout, Programs: l.cfg.Programs, Version: l.cfg.Version,
+			JobManagers: []string{l.Address()}, Slots: l.cfg.Slots, Listen: "127.0.0.1:0", HTTP: web, Dir: l.dir,
+			StateMemory: l.cfg.StateMemory, ShutdownTimeout: l.cfg.ShutdownTimeout, Programs: l.cfg.Programs, Version: l.cfg.Version,
 			Log: l.cfg.Log.Named(fmt.Sprintf("taskmanager-%d", i+1)),
 		})
 		if err != nil {

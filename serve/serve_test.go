@@ -30,7 +30,13 @@ import (
 	"github.com/cairnstream/cairn/stream"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childDir); dir != "" {
+		holdStateDir(dir)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const patience = 60 * time.Second
 
@@ -127,10 +133,16 @@ func startJM(t *testing.T, etcd, blob string) *running {
 
 func startTM(t *testing.T, programs Programs, jobManagers ...string) *running {
 	r := newRunning(t)
+	dir := t.TempDir()
+	t.Cleanup(func() { // After its end.
+		if left, err := filepath.Glob(filepath.Join(dir, "state", "*", "*")); err != nil || len(left) > 0 {
+			t.Errorf("a TaskManager leaves %q behind, %v", left, err)
+		}
+	})
 	r.start(func(ctx context.Context) error {
 		return TaskManager(ctx, TaskManagerConfig{
 			JobManagers: jobManagers, Slots: 2, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", PortsFile: r.file, Log: r.log,
-			Programs: programs, Dir: t.TempDir(),
+			Programs: programs, Dir: dir,
 		})
 	})
 	return r

@@ -70,6 +70,8 @@ func backend(name string) (statebackend.Factory, error) {
 		return memory.Factory{}, nil
 	case statebackend.FS:
 		return fs.Factory{}, nil
+	case statebackend.Pebble:
+		return nil, errors.New("state.backend=pebble is not in this build yet: set state.backend=fs")
 	}
 	return nil, fmt.Errorf("there is no state backend %q", name)
 }

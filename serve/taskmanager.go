@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -24,6 +23,7 @@ import (
 	"github.com/cairnstream/cairn/internal/group"
 	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/rpc"
+	"github.com/cairnstream/cairn/statebackend"
 	"github.com/cairnstream/cairn/task"
 )
 
@@ -49,9 +49,14 @@ type TaskManagerConfig struct {
 	// HTTP is where /metrics, /healthz, /readyz and /debug/pprof are served, host:port; "off" serves them nowhere.
 	// Default 127.0.0.1:8082.
 	HTTP string
-	// Dir holds what is too large for memory until it is uploaded, in a directory of its own that goes with the
-	// process. Default: the system's directory for temporary files.
+	// Dir holds local state and what is on its way to the blob store, in a folder of this process that goes with it, and
+	// copies of snapshots for later processes. TaskManagers of one machine may share it. Default: a folder of this user's
+	// in the system's directory for temporary files.
 	Dir string
+	// StateMemory is what the state backends of all jobs here share for caches and buffers. State in tables in memory
+	// (the backends memory and fs) does not count. Default 256 MiB: with the tables of a few operators cached well it
+	// leaves most of a small machine to the jobs.
+	StateMemory job.Bytes
 	// Blob is the URL of the store of snapshots. Default: what the JobManager says.
 	Blob string
 	// PortsFile, if set, gets the addresses that were chosen, as a JSON object by flag name.
@@ -72,7 +77,8 @@ func (c TaskManagerConfig) WithDefaults() TaskManagerConfig {
 	def(&c.Slots, runtime.NumCPU())
 	def(&c.Listen, "127.0.0.1:6124")
 	def(&c.HTTP, "127.0.0.1:8082")
-	def(&c.Dir, os.TempDir())
+	def(&c.Dir, defaultDir())
+	def(&c.StateMemory, statebackend.DefaultBudget)
 	def(&c.ShutdownTimeout, 25*time.Second)
 	if c.Programs == nil {
 		c.Programs = noPrograms{}
@@ -103,8 +109,18 @@ func (c TaskManagerConfig) Validate() error {
 		problems = append(problems, "http: the same address as listen: "+c.HTTP)
 	}
 	checkBlob(c.Blob, false, &problems)
+	checkStateMemory(c.StateMemory, &problems)
 	checkPositive("shutdown-timeout", c.ShutdownTimeout, &problems)
 	return problemsOf("taskmanager", problems)
+}
+
+// minStateMemory is less than what a state backend needs for its smallest buffers.
+const minStateMemory = 4 * job.MiB
+
+func checkStateMemory(b job.Bytes, problems *[]string) {
+	if b < minStateMemory {
+		*problems = append(*problems, fmt.Sprintf("state-memory: %v: want at least %v", b, minStateMemory))
+	}
 }
 
 // TaskManager runs a TaskManager until ctx is done and then drains: checkpoints of the jobs that it runs tasks of, the
@@ -131,7 +147,7 @@ type taskManager struct {
 	server   *rpc.DataServer
 	reg      *prometheus.Registry
 	ready    *readiness
-	dir      string
+	dir      *stateDir
 
 	mu struct {
 		sync.Mutex
@@ -186,11 +202,15 @@ func startTaskManager(ctx context.Context, cfg TaskManagerConfig) (_ *taskManage
 	if err := writePorts(cfg.PortsFile, addrs); err != nil {
 		return nil, err
 	}
-	tm.dir = filepath.Join(cfg.Dir, "cairn-taskmanager-"+string(id))
-	if err := os.MkdirAll(tm.dir, 0o700); err != nil {
-		return nil, fmt.Errorf("directory of the taskmanager: %w", err)
+	if cfg.Dir == defaultDir() {
+		if err := makeDefaultDir(cfg.Dir); err != nil {
+			return nil, err
+		}
 	}
-	undo = append(undo, func() { _ = os.RemoveAll(tm.dir) })
+	if tm.dir, err = openStateDir(cfg.Dir, string(id), tm.log); err != nil {
+		return nil, err
+	}
+	undo = append(undo, func() { _ = tm.dir.remove() })
 	if err := tm.build(); err != nil {
 		return nil, err
 	}
@@ -244,7 +264,8 @@ func (tm *taskManager) build() error {
 		Local: func(ctx context.Context, p *exchange.Port) exchange.Out {
 			return inproc.Connect(ctx, p, inproc.Options{})
 		},
-		Backend: backend, Log: tm.log, TempDir: tm.dir,
+		Backend: backend, Log: tm.log, TempDir: tm.dir.spool(), StateDir: tm.dir.ops(), LocalDir: tm.dir.local,
+		StateMemory: statebackend.NewBudget(int64(tm.cfg.StateMemory)),
 	})
 	tm.reg.MustRegister(tm.manager.Collector())
 	return nil
@@ -332,8 +353,8 @@ func (tm *taskManager) wait(ctx context.Context) error {
 	if done != nil {
 		done()
 	}
-	if rerr := os.RemoveAll(tm.dir); rerr != nil {
-		tm.log.Warn("remove the directory of the taskmanager", zap.Error(rerr))
+	if rerr := tm.dir.remove(); rerr != nil {
+		tm.log.Warn("remove the local state of the taskmanager", zap.Error(rerr))
 	}
 	tm.log.Info("taskmanager has stopped", zap.Error(err))
 	return err

@@ -81,7 +81,7 @@ func benchCommand(a *cli.App) *cobra.Command {
 		"parallelism": {Set: small(&b.Parallelism), Arg: "P", Usage: "subtasks of each operator (default 2)"},
 		"jitter-ms":   {Set: number(&b.Jitter, 0, &b.params), Arg: "J", Usage: "how far events come out of order (default 0)"},
 		"keys":        {Set: number(&b.keys, 1, nil), Arg: "K", Usage: "keys of keyed-count (default 1000000; with all: 100000, 1000000 and 10000000)"},
-		"backend":     {Set: choice(&b.Backend, "fs", "memory"), Arg: "NAME", Usage: "state backend, fs or memory (default fs)"},
+		"backend":     {Set: choice(&b.Backend, "fs", "memory", "pebble"), Arg: "NAME", Usage: "state backend, fs, memory or pebble (default fs)"},
 		"verify":      {YesNo: &b.verify, Usage: "check answers only: without parameters every one that the reference has"},
 		"taskmanagers": {Set: small(&b.TaskManagers), Arg: "N",
 			Usage: "above 1: that many TaskManager processes, replaced when they end (default: everything in this process)"},
