@@ -117,3 +117,49 @@ func benchCodec[T any](b *testing.B, c Codec[T], v T) {
 		b.SetBytes(int64(len(all)))
 	})
 }
+
+type sixOld struct {
+	ID    int64
+	Count int32
+	Name  string
+	Price float32
+	At    time.Time
+	Gone  string
+}
+
+type sixNew struct {
+	Name  string
+	ID    int64
+	Count int64
+	Price float64
+	At    time.Time
+	New   int64
+}
+
+// BenchmarkEvolve compares decoding by an evolved program with decoding by the type's own.
+func BenchmarkEvolve(b *testing.B) {
+	old, now := MustStruct[sixOld](), MustStruct[sixNew]()
+	evolved, err := Evolve(now, old.Schema())
+	if err != nil {
+		b.Fatal(err)
+	}
+	v := sixOld{1, 2, "a name", 0.5, time.Unix(5, 6), "gone"}
+	src, err := old.Append(nil, &v)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("plain", func(b *testing.B) {
+		b.ReportAllocs()
+		var x sixOld
+		for range b.N {
+			_, _ = old.Decode(src, &x)
+		}
+	})
+	b.Run("evolved", func(b *testing.B) {
+		b.ReportAllocs()
+		var x sixNew
+		for range b.N {
+			_, _ = evolved.Decode(src, &x)
+		}
+	})
+}

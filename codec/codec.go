@@ -44,9 +44,10 @@ type Schema struct {
 }
 
 // String is the canonical text of s: equal schemas have equal texts. It is the codec's name, a
-// slash and the version if that is not 1, and a colon and the shape if there is one.
+// slash and the version if that is not 1, and a colon and the shape if there is one. What the name has
+// of characters with a meaning is written as % and two hexadecimal digits. ParseSchema reads it.
 func (s Schema) String() string {
-	text := s.Codec
+	text := escapeName(s.Codec)
 	if s.Version > 1 {
 		text += "/" + strconv.Itoa(s.Version)
 	}

@@ -54,6 +54,12 @@ func (c *compiler) program(t reflect.Type, path string) (*program, *Type) {
 		return p, nil
 	}
 	p.min = shape.width()
+	c.finish(p)
+	return p, shape
+}
+
+// finish sets what follows from the ops of p.
+func (c *compiler) finish(p *program) {
 	switch len(p.ops) {
 	case 0:
 		p.dense = p.size == 0
@@ -79,7 +85,6 @@ func (c *compiler) program(t reflect.Type, path string) (*program, *Type) {
 		}
 		p.plain = p.plain && (o.kind < opString || o.kind == opArray && o.elem.plain)
 	}
-	return p, shape
 }
 
 // add appends to p what encodes a t at offset off. It returns nil if t is refused.
@@ -272,6 +277,17 @@ func (c *compiler) fields(p *program, t reflect.Type, off uintptr, path string) 
 			continue
 		}
 		shape.Fields = append(shape.Fields, Field{Name: name, Aliases: tag.aliases, Type: ft})
+	}
+	for i, f := range shape.Fields {
+		for _, a := range f.Aliases {
+			for j, o := range shape.Fields {
+				if j != i && (o.Name == a || j < i && slices.Contains(o.Aliases, a)) {
+					c.refuse(strings.TrimPrefix(path+"."+f.Name, "."), t, fmt.Sprintf("has the alias %q, which field %s claims too: "+
+						"an old field becomes one new field", a, o.Name))
+					ok = false
+				}
+			}
+		}
 	}
 	if !ok {
 		return nil

@@ -35,7 +35,7 @@ func Evolve[T any](c Codec[T], old Schema) (Codec[T], error) {
 		return e.Evolve(old)
 	}
 	if old.Codec != now.Codec {
-		return nil, incompatible(old, now, "the codecs differ", "go back to the old codec")
+		return nil, codecsDiffer(old, now)
 	}
 	if old.version() > now.version() {
 		return nil, newer(old, now)
@@ -69,6 +69,11 @@ func (c *evolvedCodec[T]) Decode(src []byte, v *T) (int, error) {
 	return c.old.decodeOne(src, unsafe.Pointer(v))
 }
 
+func (c *evolvedCodec[T]) share(dst, src *T) { Sharing(c.Codec)(dst, src) }
+
+// Evolve is that of the present codec.
+func (c *evolvedCodec[T]) Evolve(old Schema) (Codec[T], error) { return Evolve(c.Codec, old) }
+
 // Incompatibility is one reason why old values cannot be read.
 type Incompatibility struct {
 	Path     string // Of the field, with [] for what a slice, array or map holds; empty for the whole.
@@ -100,6 +105,18 @@ func (e *IncompatibleError) Error() string {
 // incompatible is the error about two schemas as wholes.
 func incompatible(old, now Schema, why, do string) error {
 	return &IncompatibleError{[]Incompatibility{{Old: short(old.String()), New: short(now.String()), Why: why, Do: do}}}
+}
+
+// codecsDiffer is the error about two schemas of different codecs.
+func codecsDiffer(old, now Schema) error {
+	const withTTL = "aged" // The codec of a state's values with the times of their changes.
+	switch {
+	case old.Codec == withTTL:
+		return incompatible(old, now, "the state had a TTL and has none", "give it the TTL again")
+	case now.Codec == withTTL:
+		return incompatible(old, now, "the state had no TTL and has one", "take the TTL away")
+	}
+	return incompatible(old, now, "the codecs differ", "go back to the old codec")
 }
 
 func newer(old, now Schema) error {

@@ -120,3 +120,80 @@ func FuzzShape(f *testing.F) {
 		}
 	})
 }
+
+// The decoders of older types take any bytes, and of those that are a value of the old type as many as
+// that takes.
+func FuzzEvolved(f *testing.F) {
+	type nothing struct{ Left [2]int64 }
+	type wide struct {
+		New   string
+		Int64 *int64
+		Bool  bool
+		Lines []struct {
+			Price    float64
+			Quantity int64
+		}
+		Tags map[string]struct{ A int32 }
+	}
+	type narrow struct {
+		Bool  bool
+		Lines []line
+		Int64 int32
+		Tags  map[string]inner
+		Gone  []map[string]*[3]string
+		Bits  map[[2]bool]struct{}
+	}
+	evolved := func(c Codec[nothing], err error) Codec[nothing] {
+		if err != nil {
+			f.Fatal(err)
+		}
+		return c
+	}
+	everythingGone := evolved(Evolve(MustStruct[nothing](), MustStruct[everything]().Schema()))
+	everythingShape, err := MustStruct[everything]().Schema().Type()
+	if err != nil {
+		f.Fatal(err)
+	}
+	widened, err := Evolve(MustStruct[wide](), MustStruct[narrow]().Schema())
+	if err != nil {
+		f.Fatal(err)
+	}
+	narrowShape, err := MustStruct[narrow]().Schema().Type()
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, v := range []everything{{}, everythingSample()} {
+		b, err := MustStruct[everything]().Append(nil, &v)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	v := narrow{true, []line{{"a", 1, 2}}, 3, map[string]inner{"k": {1, "b"}}, []map[string]*[3]string{{"x": {"y"}, "z": nil}, nil}, map[[2]bool]struct{}{{}: {}}}
+	b, err := MustStruct[narrow]().Append(nil, &v)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Fuzz(func(t *testing.T, src []byte) {
+		var gone nothing
+		n, err := everythingGone.Decode(src, &gone)
+		check := func(shape *Type) {
+			if err == nil && (n < 0 || n > len(src)) {
+				t.Fatalf("took %d of %d bytes", n, len(src))
+			}
+			if _, k, derr := shape.Decode(src); derr == nil && (err != nil || k != n) {
+				t.Fatalf("a value of %d bytes: took %d, %v", k, n, err)
+			}
+		}
+		check(everythingShape)
+		var w wide
+		n, err = widened.Decode(src, &w)
+		check(narrowShape)
+		if err == nil {
+			if _, err := MustStruct[wide]().Append(nil, &w); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

@@ -12,6 +12,9 @@ import (
 // text, compact, with the keys of maps sorted and without escapes for HTML. Fields that T does not
 // have are ignored in what is decoded.
 //
+// Whatever T was when a value was encoded, the schema is the same: old values are decoded by the rules
+// of encoding/json, by the names of fields. A value that does not fit is an error of Decode.
+//
 // Copy encodes and decodes, so that what JSON leaves out is left out of copies too. A value that
 // cannot be encoded makes Copy panic with an error as its value.
 func JSON[T any]() Codec[T] { return jsonCodec[T]{} }

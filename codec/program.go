@@ -35,7 +35,8 @@ const (
 type op struct {
 	kind    opKind
 	off     uintptr
-	size    int          // opRun: bytes. opArray: elements.
+	size    int          // opRun: bytes. opArray: elements. opWiden: bytes of the wide number.
+	from    number       // opWiden
 	bools   []int        // opRun: positions within it that hold a bool.
 	elem    *program     // Of what a pointer, slice, array or map holds.
 	key     *program     // opMap
@@ -265,6 +266,11 @@ func (p *program) decode(src []byte, pos int, v unsafe.Pointer) (int, error) {
 			}
 		case opClear:
 			reflect.NewAt(o.typ, f).Elem().SetZero()
+		default:
+			var err error
+			if pos, err = o.convert(src, pos, f); err != nil {
+				return pos, err
+			}
 		}
 	}
 	return pos, nil

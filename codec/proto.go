@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/dynamicpb"
 )
@@ -32,6 +33,16 @@ type protoCodec[M any, P interface {
 }] struct{ schema Schema }
 
 func (c *protoCodec[M, P]) Schema() Schema { return c.schema }
+
+// Evolve reads what an older or newer version of the message was written as, by the rules of Protobuf:
+// fields by number, those that M does not have kept as unknown. Refused is what would lose data in
+// silence: another message, and a number that has another type now.
+func (c *protoCodec[M, P]) Evolve(old Schema) (Codec[M], error) {
+	if _, err := protoChanges(old, c.schema); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
 
 var marshalProto = proto.MarshalOptions{Deterministic: true}
 
@@ -113,27 +124,36 @@ func protoShape(d protoreflect.MessageDescriptor) string {
 	panic(fmt.Sprintf("marshal descriptor of %s: %v", d.FullName(), err)) // Of generated code: cannot fail.
 }
 
-// dynamicProto decodes messages that the shape describes into JSON.
-func dynamicProto(shape string) (Dynamic, error) {
+// protoMessage is the message that a shape describes, with all of its files.
+func protoMessage(shape string) (protoreflect.MessageDescriptor, *protoregistry.Files, error) {
 	var d protoDescription
 	set := new(descriptorpb.FileDescriptorSet)
 	if err := json.Unmarshal([]byte(shape), &d); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := proto.Unmarshal(d.Files, set); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	files, err := protodesc.NewFiles(set)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	found, err := files.FindDescriptorByName(protoreflect.FullName(d.Message))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	desc, ok := found.(protoreflect.MessageDescriptor)
 	if !ok {
-		return nil, fmt.Errorf("%s is not a message", d.Message)
+		return nil, nil, fmt.Errorf("%s is not a message", d.Message)
+	}
+	return desc, files, nil
+}
+
+// dynamicProto decodes messages that the shape describes into JSON.
+func dynamicProto(shape string) (Dynamic, error) {
+	desc, files, err := protoMessage(shape)
+	if err != nil {
+		return nil, err
 	}
 	options := protojson.MarshalOptions{Resolver: dynamicpb.NewTypes(files)}
 	return func(src []byte) (any, int, error) {

@@ -70,6 +70,8 @@ type word8[T any] struct{ name string }
 func (c word8[T]) Schema() Schema   { return Schema{Codec: c.name, Version: 1} }
 func (c word8[T]) Copy(dst, src *T) { *dst = *src }
 
+func (c word8[T]) Evolve(old Schema) (Codec[T], error) { return evolveTo(Codec[T](c), old) }
+
 func (c word8[T]) Append(dst []byte, v *T) ([]byte, error) {
 	return binary.LittleEndian.AppendUint64(dst, *(*uint64)(unsafe.Pointer(v))), nil
 }
@@ -115,6 +117,8 @@ type word4[T any] struct{ name string }
 func (c word4[T]) Schema() Schema   { return Schema{Codec: c.name, Version: 1} }
 func (c word4[T]) Copy(dst, src *T) { *dst = *src }
 
+func (c word4[T]) Evolve(old Schema) (Codec[T], error) { return evolveTo(Codec[T](c), old) }
+
 func (c word4[T]) Append(dst []byte, v *T) ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(dst, *(*uint32)(unsafe.Pointer(v))), nil
 }
@@ -131,6 +135,8 @@ type word2[T any] struct{ name string }
 
 func (c word2[T]) Schema() Schema   { return Schema{Codec: c.name, Version: 1} }
 func (c word2[T]) Copy(dst, src *T) { *dst = *src }
+
+func (c word2[T]) Evolve(old Schema) (Codec[T], error) { return evolveTo(Codec[T](c), old) }
 
 func (c word2[T]) Append(dst []byte, v *T) ([]byte, error) {
 	return binary.LittleEndian.AppendUint16(dst, *(*uint16)(unsafe.Pointer(v))), nil
@@ -149,6 +155,8 @@ type word1[T any] struct{ name string }
 func (c word1[T]) Schema() Schema   { return Schema{Codec: c.name, Version: 1} }
 func (c word1[T]) Copy(dst, src *T) { *dst = *src }
 
+func (c word1[T]) Evolve(old Schema) (Codec[T], error) { return evolveTo(Codec[T](c), old) }
+
 func (c word1[T]) Append(dst []byte, v *T) ([]byte, error) {
 	return append(dst, *(*byte)(unsafe.Pointer(v))), nil
 }
@@ -163,8 +171,9 @@ func (c word1[T]) Decode(src []byte, v *T) (int, error) {
 
 type flag struct{}
 
-func (flag) Schema() Schema      { return Schema{Codec: "bool", Version: 1} }
-func (flag) Copy(dst, src *bool) { *dst = *src }
+func (flag) Schema() Schema                           { return Schema{Codec: "bool", Version: 1} }
+func (c flag) Evolve(old Schema) (Codec[bool], error) { return evolveTo(Codec[bool](c), old) }
+func (flag) Copy(dst, src *bool)                      { *dst = *src }
 
 func (flag) Append(dst []byte, v *bool) ([]byte, error) {
 	return append(dst, *(*byte)(unsafe.Pointer(v))), nil
@@ -183,7 +192,8 @@ func (flag) Decode(src []byte, v *bool) (int, error) {
 
 type text struct{}
 
-func (text) Schema() Schema { return Schema{Codec: "string", Version: 1} }
+func (text) Schema() Schema                             { return Schema{Codec: "string", Version: 1} }
+func (c text) Evolve(old Schema) (Codec[string], error) { return evolveTo(Codec[string](c), old) }
 
 func (text) Copy(dst, src *string) {
 	*dst = strings.Clone(*src)
@@ -219,7 +229,8 @@ func (text) DecodePayload(src []byte, v *string) error {
 
 type blob struct{}
 
-func (blob) Schema() Schema { return Schema{Codec: "bytes", Version: 1} }
+func (blob) Schema() Schema                             { return Schema{Codec: "bytes", Version: 1} }
+func (c blob) Evolve(old Schema) (Codec[[]byte], error) { return evolveTo(Codec[[]byte](c), old) }
 
 func (blob) Copy(dst, src *[]byte) {
 	*dst = cloneBytes(*src)
@@ -260,7 +271,10 @@ func (blob) DecodePayload(src []byte, v *[]byte) error {
 
 type instant struct{}
 
-func (instant) Schema() Schema           { return Schema{Codec: "time", Version: 1} }
+func (instant) Schema() Schema { return Schema{Codec: "time", Version: 1} }
+func (c instant) Evolve(old Schema) (Codec[time.Time], error) {
+	return evolveTo(Codec[time.Time](c), old)
+}
 func (instant) Copy(dst, src *time.Time) { *dst = src.Round(0).UTC() }
 
 func (instant) Append(dst []byte, v *time.Time) ([]byte, error) { return appendTime(dst, *v), nil }

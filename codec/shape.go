@@ -2,6 +2,7 @@ package codec
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -256,10 +257,44 @@ func ParseSchema(text string) (Schema, error) {
 		}
 		s.Codec, s.Version = n, v
 	}
-	if s.Codec == "" {
+	if s.Codec = unescapeName(s.Codec); s.Codec == "" {
 		return Schema{}, fmt.Errorf("parse schema %.80q: no codec name", text)
 	}
 	return s, nil
+}
+
+// reserved are the characters that a name may not have in the text of a schema.
+const reserved = `%/:,"{}[]`
+
+func escapeName(name string) string {
+	if !strings.ContainsAny(name, reserved) {
+		return name
+	}
+	var b strings.Builder
+	for i := range len(name) {
+		if c := name[i]; strings.IndexByte(reserved, c) >= 0 {
+			fmt.Fprintf(&b, "%%%02x", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+func unescapeName(text string) string {
+	if !strings.Contains(text, "%") {
+		return text
+	}
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		if c, err := hex.DecodeString(text[min(i+1, len(text)):min(i+3, len(text))]); text[i] == '%' && err == nil && len(c) == 1 {
+			b.WriteByte(c[0])
+			i += 2
+			continue
+		}
+		b.WriteByte(text[i])
+	}
+	return b.String()
 }
 
 // Type describes what s encodes, for the struct codec and the scalar ones. Others describe

@@ -74,6 +74,9 @@ func (c *structCodec[T]) share(dst, src *T) {
 	c.program.copy(unsafe.Pointer(dst), unsafe.Pointer(src), true)
 }
 
+// Evolve reads old values by the names of their fields: see FORMAT.md for what may change.
+func (c *structCodec[T]) Evolve(old Schema) (Codec[T], error) { return evolveTo(Codec[T](c), old) }
+
 func (c *structCodec[T]) Append(dst []byte, v *T) ([]byte, error) {
 	return c.program.appendOne(dst, unsafe.Pointer(v))
 }
