@@ -456,7 +456,7 @@ func (c partialCodec[K, A]) Copy(dst, src *partial[K, A]) {
 }
 
 func (c partialCodec[K, A]) Schema() codec.Schema {
-	return codec.Schema{Codec: "combined", Version: 1, Shape: c.key.Schema().String() + "," + c.acc.Schema().String()}
+	return codec.Schema{Codec: "combined", Version: 1, Shape: codec.JoinSchemas(c.key.Schema(), c.acc.Schema())}
 }
 
 // CombineFrames carries records as raw does, and what they were combined to.

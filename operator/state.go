@@ -79,6 +79,14 @@ type sharing[V any] struct{ codec.Codec[V] }
 
 func (sharing[V]) Copy(dst, src *V) { *dst = *src }
 
+// Evolve is that of the codec.
+func (c sharing[V]) Evolve(old codec.Schema) (_ codec.Codec[V], err error) {
+	if c.Codec, err = codec.Evolve(c.Codec, old); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
 // openKeyed is openTable for a table whose key is the user's key.
 func (s *States[K]) openKeyed[V any](name string, vc codec.Codec[V]) statebackend.Value[K, V] {
 	v := s.openTable(name, s.key, vc, s.keyHash)

@@ -518,6 +518,14 @@ func (c headCodec[E]) Schema() codec.Schema {
 	return codec.Schema{Codec: "list-head", Version: 1, Shape: c.el.Schema().String()}
 }
 
+// Evolve reads what was made of older values.
+func (c headCodec[E]) Evolve(old codec.Schema) (_ codec.Codec[listHead[E]], err error) {
+	if c.el, err = evolvePart(c.el, old, c.Schema()); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
 // partCodec encodes a listPart as a byte with the number of elements that are gone, and the others.
 type partCodec[E any] struct{ el codec.Codec[E] }
 
@@ -556,6 +564,14 @@ func (c partCodec[E]) Copy(dst, src *listPart[E]) {
 
 func (c partCodec[E]) Schema() codec.Schema {
 	return codec.Schema{Codec: "list-part", Version: 1, Shape: c.el.Schema().String()}
+}
+
+// Evolve reads what was made of older values.
+func (c partCodec[E]) Evolve(old codec.Schema) (_ codec.Codec[listPart[E]], err error) {
+	if c.el, err = evolvePart(c.el, old, c.Schema()); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // itemCodec encodes an itemKey as the key, the list in zigzag varint form, and the part as a varint.

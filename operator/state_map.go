@@ -326,7 +326,7 @@ func (c mapKeyCodec[K, MK]) Copy(dst, src *mapKey[K, MK]) {
 }
 
 func (c mapKeyCodec[K, MK]) Schema() codec.Schema {
-	return codec.Schema{Codec: "map-key", Version: 1, Shape: c.key.Schema().String() + "," + c.sub.Schema().String()}
+	return codec.Schema{Codec: "map-key", Version: 1, Shape: codec.JoinSchemas(c.key.Schema(), c.sub.Schema())}
 }
 
 // mapHeadCodec encodes a mapHead as the number of entries and the first key.
@@ -359,6 +359,14 @@ func (c mapHeadCodec[MK]) Copy(dst, src *mapHead[MK]) {
 
 func (c mapHeadCodec[MK]) Schema() codec.Schema {
 	return codec.Schema{Codec: "map-head", Version: 1, Shape: c.sub.Schema().String()}
+}
+
+// Evolve says that the keys of a map may not change.
+func (c mapHeadCodec[MK]) Evolve(old codec.Schema) (codec.Codec[mapHead[MK]], error) {
+	if _, _, _, err := holding(old, c.Schema()); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // mapEntryCodec encodes a mapEntry as a byte of flags, the keys of the neighbours that there are, and
@@ -427,5 +435,13 @@ func (c mapEntryCodec[MK, V]) Copy(dst, src *mapEntry[MK, V]) {
 }
 
 func (c mapEntryCodec[MK, V]) Schema() codec.Schema {
-	return codec.Schema{Codec: "map-entry", Version: 1, Shape: c.sub.Schema().String() + "," + c.val.Schema().String()}
+	return codec.Schema{Codec: "map-entry", Version: 1, Shape: codec.JoinSchemas(c.sub.Schema(), c.val.Schema())}
+}
+
+// Evolve reads what was made of older values.
+func (c mapEntryCodec[MK, V]) Evolve(old codec.Schema) (_ codec.Codec[mapEntry[MK, V]], err error) {
+	if c.val, err = evolvePart(c.val, old, c.Schema()); err != nil {
+		return nil, err
+	}
+	return c, nil
 }

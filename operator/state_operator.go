@@ -147,8 +147,7 @@ func (s *States[K]) Broadcast[MK comparable, V any](name string) *BroadcastState
 		s.bad("state %q: %v", name, err)
 		return b
 	}
-	schema := mapKeyCodec[MK, MK]{b.key, b.key}.key.Schema().String()
-	s.declare(name, kindBroadcast, "", schema+","+b.val.Schema().String())
+	s.declare(name, kindBroadcast, "", codec.JoinSchemas(b.key.Schema(), b.val.Schema()))
 	b.of = s.shared
 	for i, item := range s.shared.restored[name] {
 		if err := b.decode(item); err != nil {

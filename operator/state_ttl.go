@@ -130,6 +130,14 @@ func (c agedCodec[V]) Schema() codec.Schema {
 	return codec.Schema{Codec: "aged", Version: 1, Shape: c.val.Schema().String()}
 }
 
+// Evolve reads what was made of older values.
+func (c agedCodec[V]) Evolve(old codec.Schema) (_ codec.Codec[aged[V]], err error) {
+	if c.val, err = evolvePart(c.val, old, c.Schema()); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
 // expiry is an index of keys by the time when they may expire, in coarse buckets. Each key of the
 // table that it belongs to is in it once; the table's value knows where, so that a key that is removed
 // leaves at once. A key whose age began anew stays where it is until its bucket is due, and moves then.

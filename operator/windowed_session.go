@@ -464,3 +464,11 @@ func (c sessionCodec[A]) Copy(dst, src *session[A]) {
 func (c sessionCodec[A]) Schema() codec.Schema {
 	return codec.Schema{Codec: "session", Version: 1, Shape: c.acc.Schema().String()}
 }
+
+// Evolve reads what was made of older values.
+func (c sessionCodec[A]) Evolve(old codec.Schema) (_ codec.Codec[session[A]], err error) {
+	if c.acc, err = evolvePart(c.acc, old, c.Schema()); err != nil {
+		return nil, err
+	}
+	return c, nil
+}

@@ -925,3 +925,11 @@ func (c paneCodec[A, C]) Schema() codec.Schema {
 	var acc C
 	return codec.Schema{Codec: "panes", Version: 1, Shape: fmt.Sprintf("%dx%dms:%s", len(acc), c.pane, c.acc.Schema())}
 }
+
+// Evolve reads what was made of older values.
+func (c paneCodec[A, C]) Evolve(old codec.Schema) (_ codec.Codec[chunkOf[C]], err error) {
+	if c.acc, err = evolvePart(c.acc, old, c.Schema()); err != nil {
+		return nil, err
+	}
+	return c, nil
+}

@@ -383,3 +383,11 @@ func (c firingCodec[A]) Copy(dst, src *firing[A]) {
 func (c firingCodec[A]) Schema() codec.Schema {
 	return codec.Schema{Codec: "firing", Version: 1, Shape: c.acc.Schema().String()}
 }
+
+// Evolve reads what was made of older values.
+func (c firingCodec[A]) Evolve(old codec.Schema) (_ codec.Codec[firing[A]], err error) {
+	if c.acc, err = evolvePart(c.acc, old, c.Schema()); err != nil {
+		return nil, err
+	}
+	return c, nil
+}

@@ -27,7 +27,7 @@ type Type interface {
 }
 
 // Decoder reads one value from the front of src into *v, which is of the state's type, and returns how many bytes
-// it took. v may hold another value before, of which nothing stays.
+// it took. *v is zero before.
 type Decoder = func(src []byte, v unsafe.Pointer) (int, error)
 
 // TableParams say which key groups a table holds.

@@ -96,3 +96,15 @@ func (c listCodec[T]) Copy(dst, src *[]T) {
 func (c listCodec[T]) Schema() codec.Schema {
 	return codec.Schema{Codec: "list", Version: 1, Shape: c.item.Schema().String()}
 }
+
+// Evolve reads lists of older items.
+func (c listCodec[T]) Evolve(old codec.Schema) (codec.Codec[[]T], error) {
+	parts, err := codec.PartsOf(old, c.Schema(), 1)
+	if err != nil {
+		return nil, err
+	}
+	if c.item, err = codec.Evolve(c.item, parts[0]); err != nil {
+		return nil, err
+	}
+	return c, nil
+}

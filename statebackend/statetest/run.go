@@ -31,6 +31,8 @@ func Run(t *testing.T, f statebackend.Factory) {
 	t.Run("restore once, into empty states", s.testRestoreOnce)
 	t.Run("unopened states", s.testUnopened)
 	t.Run("changed schema", s.testSchema)
+	t.Run("evolved types", s.testEvolve)
+	t.Run("incompatible types", s.testIncompatible)
 	t.Run("changed number of groups", s.testGroups)
 	t.Run("damage", s.testDamage)
 	t.Run("values change during a write", s.testShared)
