@@ -1,6 +1,7 @@
 package job
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -39,10 +40,14 @@ type Settings struct {
 	// StateCompression is how the state in snapshots is compressed: zstd, which is its fastest level; off; or a level of
 	// zstd from 1 to 4.
 	StateCompression string
+	MaxValue         Bytes  // Of the encoding of one value of a state.
 	RestartStrategy  string // exponential, fixed-delay, none
 	RestartInitial   time.Duration
 	RestartMax       time.Duration
 }
+
+// MostMaxValue is the largest state.max-value: a value and its key have to fit into a block of a snapshot, of 64 MiB.
+const MostMaxValue = 48 * MiB
 
 // DefaultSettings are those of a job that sets nothing.
 func DefaultSettings() Settings {
@@ -50,7 +55,8 @@ func DefaultSettings() Settings {
 		Parallelism: 1, MaxParallelism: DefaultMaxParallelism, FlushTimeout: 5 * time.Millisecond,
 		CheckpointInterval: 10 * time.Second, CheckpointMode: ExactlyOnce, CheckpointTimeout: 10 * time.Minute,
 		MaxConcurrent: 1, TolerableFailures: 3, Retained: 3, OnCancel: "retain", Incremental: true,
-		StateBackend: "fs", StateCompression: "zstd", RestartStrategy: "exponential", RestartInitial: 100 * time.Millisecond, RestartMax: time.Minute,
+		StateBackend: "fs", StateCompression: "zstd", MaxValue: 16 * MiB,
+		RestartStrategy: "exponential", RestartInitial: 100 * time.Millisecond, RestartMax: time.Minute,
 	}
 }
 
@@ -91,6 +97,23 @@ func durationSetting(f func(*Settings) *time.Duration, lo time.Duration) setting
 	}
 }
 
+func bytesSetting(f func(*Settings) *Bytes, lo, hi Bytes) setting {
+	return setting{
+		set: func(s *Settings, v string) error {
+			n, err := ParseBytes(v)
+			switch {
+			case err != nil:
+				return errors.New("want a size with a unit, such as 512KiB or 16MiB")
+			case n < lo || n > hi:
+				return fmt.Errorf("want %v to %v", lo, hi)
+			}
+			*f(s) = n
+			return nil
+		},
+		get: func(s *Settings) string { return f(s).String() },
+	}
+}
+
 func choiceSetting(f func(*Settings) *string, choices ...string) setting {
 	return setting{
 		set: func(s *Settings, v string) error {
@@ -125,6 +148,7 @@ var settings = map[string]setting{
 	"checkpoint.incremental":        boolSetting(func(s *Settings) *bool { return &s.Incremental }),
 	"state.backend":                 choiceSetting(func(s *Settings) *string { return &s.StateBackend }, backends...),
 	"state.compression":             choiceSetting(func(s *Settings) *string { return &s.StateCompression }, "zstd", "off", "1", "2", "3", "4"),
+	"state.max-value":               bytesSetting(func(s *Settings) *Bytes { return &s.MaxValue }, KiB, MostMaxValue),
 	"restart.strategy":              choiceSetting(func(s *Settings) *string { return &s.RestartStrategy }, "exponential", "fixed-delay", "none"),
 	"restart.initial":               durationSetting(func(s *Settings) *time.Duration { return &s.RestartInitial }, 0),
 	"restart.max":                   durationSetting(func(s *Settings) *time.Duration { return &s.RestartMax }, time.Millisecond),

@@ -49,6 +49,7 @@ func TestSettingsRoundTrip(t *testing.T) {
 			Incremental:       rapid.Bool().Draw(t, "incremental"),
 			StateBackend:      rapid.SampledFrom(backends).Draw(t, "backend"),
 			StateCompression:  rapid.SampledFrom([]string{"zstd", "off", "1", "4"}).Draw(t, "compression"),
+			MaxValue:          Bytes(rapid.Int64Range(int64(KiB), int64(MostMaxValue)).Draw(t, "max value")),
 			RestartStrategy:   rapid.SampledFrom([]string{"exponential", "fixed-delay", "none"}).Draw(t, "strategy"),
 			RestartInitial:    duration("initial", 0), RestartMax: duration("restart max", time.Millisecond),
 		}
@@ -70,7 +71,7 @@ func TestApplyListsEverything(t *testing.T) {
 		"paralellism": "2", "checkpoint.mode": "exactly", "checkpoint.interval": "10", "checkpoint.timeout": "1ms",
 		"parallelism": "0", "max-parallelism": "40000", "checkpoint.incremental": "yes", "state.backend": "rocksdb",
 		"checkpoint.min-pause": "-1s", "checkpoint.retained": "1.5", "restart.max": "", "checkpoint.max-concurrent": " 1",
-		"state.backend.totals": "rocksdb", "state.backend.": "fs", "state.compression": "5",
+		"state.backend.totals": "rocksdb", "state.backend.": "fs", "state.compression": "5", "state.max-value": "64MiB",
 	}
 	s := DefaultSettings()
 	err := s.Apply(bad)

@@ -88,7 +88,7 @@ func cpuTime(b *testing.B) time.Duration {
 func benchOp[T any](b *testing.B, op Operator, keyed bool, fill func(*record.Batch[T])) {
 	s := surround(&releaser{})
 	if keyed {
-		st, err := fs.Factory{}.New(context.Background(), statebackend.Params{Operator: "op", Groups: job.GroupRange{First: 0, Last: 719}, K: 720, MaxConcurrent: 1})
+		st, err := fs.Factory{}.New(context.Background(), statebackend.Params{Operator: "op", Groups: job.GroupRange{First: 0, Last: 719}, K: 720, MaxConcurrent: 1, MaxValue: 16 << 20})
 		if err != nil {
 			b.Fatal(err)
 		}

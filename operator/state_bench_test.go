@@ -92,7 +92,7 @@ func BenchmarkStates(b *testing.B) {
 // watermark behind it.
 func BenchCo[T any](b *testing.B, op Operator, fill func(n int64, left bool, v *T) (time int64)) {
 	s := surround(&releaser{})
-	st, err := fs.Factory{}.New(context.Background(), statebackend.Params{Operator: "op", Groups: job.GroupRange{First: 0, Last: 719}, K: 720, MaxConcurrent: 1})
+	st, err := fs.Factory{}.New(context.Background(), statebackend.Params{Operator: "op", Groups: job.GroupRange{First: 0, Last: 719}, K: 720, MaxConcurrent: 1, MaxValue: 16 << 20})
 	if err != nil {
 		b.Fatal(err)
 	}

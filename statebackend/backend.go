@@ -22,6 +22,9 @@ type Params struct {
 	// another job's are deleted without regard to them.
 	Own         bool
 	Compression Compression // Of the blocks of segments.
+	// MaxValue bounds the encoding of one value, in bytes: a larger one is a ValueError, thrown as a Fault when it is
+	// written or soon after, and at the latest an error of the next Freeze or Write. 0 means no limit.
+	MaxValue int64
 	// Dir is a folder of this process alone, for state that does not fit into memory. It is there, it is shared by all
 	// backends of the process, each of which makes folders in it and removes them at Close, and it is removed when the
 	// process is gone. Empty in tests of backends that need none.

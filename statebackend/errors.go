@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cairnstream/cairn/codec"
+	"github.com/cairnstream/cairn/job"
 )
 
 // Errors that a caller tells apart.
@@ -61,4 +62,20 @@ type LimitError struct {
 func (e *LimitError) Error() string {
 	return fmt.Sprintf("operator %q, state %q: its snapshot has at least %d bytes, limit of state.backend=memory is %d: set state.backend=fs",
 		e.Operator, e.State, e.Size, e.Limit)
+}
+
+// ValueError says that a value of a state is too large.
+type ValueError struct {
+	Operator, State string
+	Key             string // For people; empty if it is not known.
+	Size, Limit     int64  // Bytes of its encoding. Size is 0 when it is too large to be encoded at all.
+}
+
+func (e *ValueError) Error() string {
+	size := fmt.Sprintf("%d bytes", e.Size)
+	if e.Size <= e.Limit {
+		size = "too many bytes to be encoded"
+	}
+	return fmt.Sprintf("operator %q, state %q: the value of key %q has %s, the limit is %d (%v): keep what grows in a List or Map state, "+
+		"which stores each element by itself, give the state a TTL, or raise state.max-value", e.Operator, e.State, e.Key, size, e.Limit, job.Bytes(e.Limit))
 }

@@ -42,7 +42,9 @@ func (f Fault) Error() string {
 func (f Fault) Unwrap() error { return f.Err }
 
 // DiskFull tells whether err is for want of room on a disk.
-func DiskFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+func DiskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
 
 // Recovered turns what a panic was raised with into the failure of a task: a fault of state as what it is, everything
 // else as one of user code, with the stack. A recover in user code may have wrapped the fault in an error of its own.

@@ -21,7 +21,7 @@ func TestRecovered(t *testing.T) {
 		want   []string
 		stack  bool
 	}{
-		"user code": {"index out of range", job.ClassUser, []string{"panic: index out of range"}, true},
+		"user code":             {"index out of range", job.ClassUser, []string{"panic: index out of range"}, true},
 		"an error of user code": {io.ErrUnexpectedEOF, job.ClassUser, []string{"panic: unexpected EOF"}, true},
 		"a fault": {
 			statebackend.Fault{Err: fmt.Errorf("operator %q, state %q: read block: %w", "totals", "sum", io.ErrUnexpectedEOF)},

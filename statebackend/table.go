@@ -34,6 +34,8 @@ type Decoder = func(src []byte, v unsafe.Pointer) (int, error)
 type TableParams struct {
 	First, Count, K int
 	MaxFrozen       int
+	Operator        string // For messages.
+	MaxValue        int64  // Params.MaxValue.
 }
 
 // Table is a state with its types erased. The owner alone calls it.
@@ -71,6 +73,8 @@ type valueType struct {
 	hash       func(key unsafe.Pointer) (group, slot uint64)
 	// make makes the table. It keeps for itself what it is of.
 	make func(p TableParams) (*table.Core, error)
+	// settle, if set, panics when the value that was changed last is too large.
+	settle func()
 }
 
 func (t *valueType) StateName() string { return t.name }
@@ -132,7 +136,28 @@ type valueTable struct {
 	p TableParams
 }
 
+// settled calls settle of the type, if there is one, and gives its panic as an error.
+func (t *valueTable) settled() (err error) {
+	if t.t.settle == nil {
+		return nil
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			f, ok := v.(Fault)
+			if !ok {
+				panic(v)
+			}
+			err = f.Err
+		}
+	}()
+	t.t.settle()
+	return nil
+}
+
 func (t *valueTable) Freeze() (FrozenTable, error) {
+	if err := t.settled(); err != nil {
+		return nil, err
+	}
 	f, err := t.Core.Freeze()
 	if err != nil {
 		if errors.Is(err, table.ErrTooManyFrozen) {
@@ -140,7 +165,15 @@ func (t *valueTable) Freeze() (FrozenTable, error) {
 		}
 		return nil, err
 	}
-	return &frozenValue{Frozen: f, t: t.t, first: t.p.First}, nil
+	return &frozenValue{Frozen: f, t: t.t, p: t.p}, nil
+}
+
+// Merge is the Core's. It moves entries, so what was given out is looked at before.
+func (t *valueTable) Merge(budget time.Duration) bool {
+	if t.t.settle != nil {
+		t.t.settle()
+	}
+	return t.Core.Merge(budget)
 }
 
 func (t *valueTable) Load(group int, count int64, data []byte, value Decoder) error {
@@ -182,22 +215,29 @@ func (t *valueTable) Load(group int, count int64, data []byte, value Decoder) er
 
 type frozenValue struct {
 	*table.Frozen
-	t     *valueType
-	first int
+	t *valueType
+	p TableParams
 }
 
-func (f *frozenValue) GroupLen(group int) int { return f.Frozen.GroupLen(group - f.first) }
+func (f *frozenValue) GroupLen(group int) int { return f.Frozen.GroupLen(group - f.p.First) }
 
 func (f *frozenValue) Encode(group int, dst []byte, limit int, flush func([]byte, int64) ([]byte, error)) ([]byte, int64, error) {
 	var entries int64
 	var err error
-	f.Each(group-f.first, func(k, v unsafe.Pointer) bool {
+	f.Each(group-f.p.First, func(k, v unsafe.Pointer) bool {
 		if dst, err = f.t.key.Append(dst, k); err != nil {
 			err = fmt.Errorf("encode a key: %w", err)
 			return false
 		}
+		from := len(dst)
 		if dst, err = f.t.value.Append(dst, v); err != nil {
 			err = fmt.Errorf("encode the value of key %v: %w", reflect.NewAt(f.t.key.Type, k).Elem(), err)
+			return false
+		}
+		if n := int64(len(dst) - from); n > f.p.MaxValue && f.p.MaxValue > 0 {
+			err = &job.Error{Class: job.ClassUser, Err: &ValueError{
+				Operator: f.p.Operator, State: f.t.name, Key: keyText(f.t.key, k), Size: n, Limit: f.p.MaxValue,
+			}}
 			return false
 		}
 		if entries++; len(dst) > limit {
@@ -217,7 +257,8 @@ func OpenValue[K comparable, V any](b Backend, d ValueDesc[K, V]) (Value[K, V], 
 		return nil, err
 	}
 	var v *table.Table[K, V]
-	_, err := b.Open(&valueType{
+	var params TableParams
+	typ := &valueType{
 		name: d.Name, key: codec.Erase(d.Key), value: codec.Erase(d.Value),
 		hash: *(*func(unsafe.Pointer) (uint64, uint64))(unsafe.Pointer(&d.Hash)), // A pointer is passed the same way whatever it points to.
 		make: func(p TableParams) (*table.Core, error) {
@@ -228,17 +269,18 @@ func OpenValue[K comparable, V any](b Backend, d ValueDesc[K, V]) (Value[K, V], 
 			if err := c.Validate(); err != nil {
 				return nil, err
 			}
-			v = table.New(c)
+			v, params = table.New(c), p
 			return v.Core(), nil
 		},
-	})
+	}
+	_, err := b.Open(typ)
 	switch {
 	case err != nil:
 		return nil, err
 	case v == nil:
 		return nil, fmt.Errorf("open state %q: the backend has not made its table", d.Name)
 	}
-	return v, nil
+	return measure(v, d, typ, params), nil
 }
 
 func check(name string, key, value, hash bool) error {

@@ -53,6 +53,7 @@ func TestBackendsOfOperators(t *testing.T) {
 	}
 	if err := c.spec.Settings.Apply(map[string]string{
 		"state.backend." + keyed[0]: "memory", "checkpoint.max-concurrent": "2", "checkpoint.incremental": "true", "state.compression": "3",
+		"state.max-value": "1MiB",
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +77,7 @@ func TestBackendsOfOperators(t *testing.T) {
 				t.Errorf("operator %q has not the backend %s", op, name)
 				continue
 			}
-			if p.Job != "job" || p.K != 720 || p.MaxConcurrent != 2 || !p.Incremental || p.Own != own || p.Compression != 3 ||
+			if p.Job != "job" || p.K != 720 || p.MaxConcurrent != 2 || !p.Incremental || p.Own != own || p.Compression != 3 || p.MaxValue != 1<<20 ||
 				p.Dir == "" || p.Local == "" || p.Dir == p.Local || p.Budget == nil || p.Budget.Bytes() != 64<<20 {
 				t.Errorf("operator %q: %+v", op, p)
 			}
@@ -142,5 +143,32 @@ func TestFaultOfState(t *testing.T) {
 				t.Errorf("%q speaks of a panic", f.Message)
 			}
 		})
+	}
+}
+
+// A value that grows without end fails the job with its name when it is written, and not by way of its checkpoints.
+func TestValueTooLarge(t *testing.T) {
+	p := stream.Program{Name: "growing", Build: func(j *stream.Job) {
+		j.Source("in", datagen.Source[event]{Count: 100_000, Make: makeEvent}).KeyBy(func(*event) string { return "all" }).
+			Process("collect", func(s *operator.States[string]) operator.Handler[string, event, string] {
+				seen := s.Value[[]string]("seen")
+				return operator.Handler[string, event, string]{Record: func(_ *operator.KeyedContext[string, string], e *event) {
+					all := seen.Ref()
+					*all = append(*all, e.Key)
+				}}
+			}).Sink("out", collect.New[string]())
+	}}
+	s := settings(job.ExactlyOnce, "fs")
+	s.MaxValue = 20 * job.KiB
+	c := newCluster(t, 1, p, s)
+	c.deploy(1)
+	f := c.failed(t)
+	if f.Class != job.ClassUser || f.Stack != "" {
+		t.Errorf("%v with a stack of %d bytes", f, len(f.Stack))
+	}
+	for _, want := range []string{`operator "collect", state "seen": the value of key "all" has 2`, "the limit is 20480 (20KiB)", "List or Map", "state.max-value"} {
+		if !strings.Contains(f.Message, want) {
+			t.Errorf("%q does not say %q", f.Message, want)
+		}
 	}
 }

@@ -26,7 +26,7 @@ var _ statebackend.Factory = Factory{}
 func (f Factory) New(_ context.Context, p statebackend.Params) (statebackend.Backend, error) {
 	return New(Config{
 		Task: p.Task, Operator: p.Operator, Groups: p.Groups, K: p.K, MaxConcurrent: p.MaxConcurrent, Compression: p.Compression,
-		Limit: f.Limit,
+		MaxValue: p.MaxValue, Limit: f.Limit,
 	})
 }
 
@@ -38,6 +38,7 @@ type Config struct {
 	K             int
 	MaxConcurrent int // Zero means 1.
 	Compression   statebackend.Compression
+	MaxValue      int64 // Bytes per value. Zero means no limit.
 	Limit         int64 // Bytes per state. Zero means DefaultLimit.
 }
 
@@ -49,6 +50,7 @@ func New(c Config) (statebackend.Backend, error) {
 	return tables.New(tables.Config{
 		Params: statebackend.Params{
 			Task: c.Task, Operator: c.Operator, Groups: c.Groups, K: c.K, MaxConcurrent: c.MaxConcurrent, Compression: c.Compression,
+			MaxValue: c.MaxValue,
 		},
 		Inline: true, InlineLimit: c.Limit,
 	})

@@ -37,6 +37,7 @@ func Run(t *testing.T, f statebackend.Factory) {
 	t.Run("damage", s.testDamage)
 	t.Run("values change during a write", s.testShared)
 	t.Run("close with a snapshot alive", s.testClose)
+	t.Run("values that are too large", s.testTooLarge)
 	t.Run("model", s.testModel)
 }
 

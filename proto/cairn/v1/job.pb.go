@@ -676,8 +676,10 @@ type Settings struct {
 	StateBackends map[string]string `protobuf:"bytes,17,rep,name=state_backends,json=stateBackends,proto3" json:"state_backends,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Compression of the state in snapshots: zstd, off, or a level of zstd.
 	StateCompression string `protobuf:"bytes,18,opt,name=state_compression,json=stateCompression,proto3" json:"state_compression,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Largest encoding of one value of a state, in bytes; 0 is none that is known.
+	MaxValue      int64 `protobuf:"varint,19,opt,name=max_value,json=maxValue,proto3" json:"max_value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Settings) Reset() {
@@ -834,6 +836,13 @@ func (x *Settings) GetStateCompression() string {
 		return x.StateCompression
 	}
 	return ""
+}
+
+func (x *Settings) GetMaxValue() int64 {
+	if x != nil {
+		return x.MaxValue
+	}
+	return 0
 }
 
 // A job as it is submitted: all that a JobManager knows of it.
@@ -1095,7 +1104,7 @@ const file_cairn_v1_job_proto_rawDesc = "" +
 	"\x05sides\x18\v \x03(\tR\x05sides\x12\x1a\n" +
 	"\bwarnings\x18\f \x03(\tR\bwarnings\"9\n" +
 	"\x05Graph\x120\n" +
-	"\toperators\x18\x01 \x03(\v2\x12.cairn.v1.OperatorR\toperators\"\x93\b\n" +
+	"\toperators\x18\x01 \x03(\v2\x12.cairn.v1.OperatorR\toperators\"\xb0\b\n" +
 	"\bSettings\x12 \n" +
 	"\vparallelism\x18\x01 \x01(\x05R\vparallelism\x12'\n" +
 	"\x0fmax_parallelism\x18\x02 \x01(\x05R\x0emaxParallelism\x12>\n" +
@@ -1116,7 +1125,8 @@ const file_cairn_v1_job_proto_rawDesc = "" +
 	"\vrestart_max\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"restartMax\x12L\n" +
 	"\x0estate_backends\x18\x11 \x03(\v2%.cairn.v1.Settings.StateBackendsEntryR\rstateBackends\x12+\n" +
-	"\x11state_compression\x18\x12 \x01(\tR\x10stateCompression\x1a@\n" +
+	"\x11state_compression\x18\x12 \x01(\tR\x10stateCompression\x12\x1b\n" +
+	"\tmax_value\x18\x13 \x01(\x03R\bmaxValue\x1a@\n" +
 	"\x12StateBackendsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xaa\x02\n" +

@@ -93,6 +93,7 @@ func (b *Backend) Open(t statebackend.Type) (statebackend.Table, error) {
 	}
 	tab, err := t.NewTable(statebackend.TableParams{
 		First: b.cfg.Groups.First, Count: b.cfg.Groups.Len(), K: b.cfg.K, MaxFrozen: b.cfg.MaxConcurrent + 1,
+		Operator: b.cfg.Operator, MaxValue: b.cfg.MaxValue,
 	})
 	if err != nil {
 		return fail(err)
