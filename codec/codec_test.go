@@ -223,7 +223,7 @@ func TestDynamic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"A":-1,"B":0.1,"C":"NaN","D":[1,-2],"E":[[1,"\u003c"]],"F":{"k\n":true},"G":null,"H":"aGk=","At":"1970-01-01T00:00:00Z","Y":"36812-02-20T00:36:16Z"}`
+	want := `{"A":-1,"B":0.1,"C":"NaN","D":[1,-2],"E":[[1,"\u003c"]],"F":{"k\n":true},"G":null,"H":"aGk=","At":"1970-01-01T00:00:00Z","Y":"@1099511627776.000000000"}`
 	if got := dynamically(t, c.Schema(), b); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -19,8 +19,9 @@ import (
 //	json.RawMessage  what the codecs json and proto encode
 //	nil              a pointer, slice or map that is nil
 //
-// What JSON does not have is a string: not-a-number, the infinities, times outside of the years 0
-// to 9999.
+// What JSON does not have is a string: not-a-number, with its bits behind a colon if they are not the usual ones, the
+// infinities, and times outside of the years 0 to 9999 as @SECONDS.NANOSECONDS since 1970. A pointer to what is nil is an
+// Object with the member $pointer. A composite codec's value is an Object.
 type Dynamic func(src []byte) (value any, n int, err error)
 
 // Object is a struct without its Go type, in the order of its fields.
@@ -73,27 +74,6 @@ func (m Map) MarshalJSON() ([]byte, error) {
 		pairs[i] = [2]any{e.Key, e.Value}
 	}
 	return json.Marshal(pairs)
-}
-
-// Dynamic returns a decoder of what s describes, for the codecs of this package.
-func (s Schema) Dynamic() (Dynamic, error) {
-	var d Dynamic
-	var err error
-	switch {
-	case s.Codec == "json" && s.Version <= 1:
-		d = dynamicJSON
-	case s.Codec == "proto" && s.Version <= 1:
-		d, err = dynamicProto(s.Shape)
-	default:
-		var t *Type
-		if t, err = s.Type(); err == nil {
-			d = t.Decode
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("codec %s: %w", s.Codec, err)
-	}
-	return d, nil
 }
 
 func dynamicJSON(src []byte) (any, int, error) {
@@ -174,10 +154,7 @@ func (d *dynamic) value(t *Type) any {
 	case KindTime:
 		at, pos, err := readTime(d.src, d.pos)
 		d.pos, d.err = pos, err
-		if y := at.Year(); y < 0 || y > 9999 { // time.Time has no JSON then.
-			return at.Format(time.RFC3339Nano)
-		}
-		return at
+		return timeValue(at)
 	case KindString:
 		n, pos, err := readLen(d.src, d.pos)
 		if d.err = err; err != nil {
@@ -197,7 +174,7 @@ func (d *dynamic) value(t *Type) any {
 		return cloneBytes(d.src[pos:d.pos])
 	case KindPointer:
 		if d.flag() {
-			return d.value(t.Elem)
+			return pointed(d.value(t.Elem))
 		}
 		return nil
 	case KindArray:
@@ -236,21 +213,67 @@ func (d *dynamic) flag() bool {
 }
 
 func (d *dynamic) float32() any {
-	f := math.Float32frombits(binary.LittleEndian.Uint32(d.fixed(4)))
+	bits := binary.LittleEndian.Uint32(d.fixed(4))
+	f := math.Float32frombits(bits)
+	if f != f {
+		if bits == usualNaN32 {
+			return "NaN"
+		}
+		return fmt.Sprintf("NaN:%08x", bits)
+	}
 	// The shortest decimal that gives f, not that of the float64 beside it.
 	wide, _ := strconv.ParseFloat(strconv.FormatFloat(float64(f), 'g', -1, 32), 64)
 	return jsonFloat(wide)
 }
 
 func (d *dynamic) float64() any {
-	return jsonFloat(math.Float64frombits(binary.LittleEndian.Uint64(d.fixed(8))))
+	bits := binary.LittleEndian.Uint64(d.fixed(8))
+	f := math.Float64frombits(bits)
+	if f != f && bits != usualNaN64 {
+		return fmt.Sprintf("NaN:%016x", bits)
+	}
+	return jsonFloat(f)
 }
+
+// The bits of the not-a-number that Go computes with.
+var (
+	usualNaN64 = math.Float64bits(math.NaN())
+	usualNaN32 = math.Float32bits(float32(math.NaN()))
+)
 
 func jsonFloat(f float64) any {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return strconv.FormatFloat(f, 'g', -1, 64)
 	}
 	return f
+}
+
+// timeValue is a time, or a text where JSON has none for it.
+func timeValue(at time.Time) any {
+	const first, last = -62167219200, 253402300799 // Of the years 0 to 9999.
+	if s := at.Unix(); s < first || s > last {
+		return fmt.Sprintf("@%d.%09d", s, at.Nanosecond())
+	}
+	return at
+}
+
+// pointerMember is the only member of the Object that stands for a pointer to nil, and for a pointer to what would look like
+// such an Object.
+const pointerMember = "$pointer"
+
+// pointed is what a pointer to v is.
+func pointed(v any) any {
+	alike := v == nil
+	switch v := v.(type) {
+	case Object:
+		alike = len(v) == 1 && v[0].Name == pointerMember
+	case Map:
+		alike = len(v) == 1 && v[0].Key == any(pointerMember)
+	}
+	if alike {
+		return Object{{pointerMember, v}}
+	}
+	return v
 }
 
 // count reads the number of elements that take at least size bytes each.

@@ -149,30 +149,49 @@ func protoMessage(shape string) (protoreflect.MessageDescriptor, *protoregistry.
 	return desc, files, nil
 }
 
-// dynamicProto decodes messages that the shape describes into JSON.
-func dynamicProto(shape string) (Dynamic, error) {
+// protoLayout decodes messages that a shape describes into JSON, and encodes them from it.
+type protoLayout struct {
+	desc  protoreflect.MessageDescriptor
+	types *dynamicpb.Types
+}
+
+func newProtoLayout(shape string) (*protoLayout, error) {
 	desc, files, err := protoMessage(shape)
 	if err != nil {
 		return nil, err
 	}
-	options := protojson.MarshalOptions{Resolver: dynamicpb.NewTypes(files)}
-	return func(src []byte) (any, int, error) {
-		n, pos, err := readLen(src, 0)
-		if err != nil {
-			return nil, 0, err
-		}
-		m := dynamicpb.NewMessage(desc)
-		if err := proto.Unmarshal(src[pos:pos+n], m); err != nil {
-			return nil, 0, err
-		}
-		text, err := options.Marshal(m)
-		if err != nil {
-			return nil, 0, err
-		}
-		var compact bytes.Buffer // protojson varies its white space on purpose.
-		if err := json.Compact(&compact, text); err != nil {
-			return nil, 0, err
-		}
-		return json.RawMessage(compact.Bytes()), pos + n, nil
-	}, nil
+	return &protoLayout{desc, dynamicpb.NewTypes(files)}, nil
+}
+
+func (l *protoLayout) decode(src []byte) (any, int, error) {
+	n, pos, err := readLen(src, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	m := dynamicpb.NewMessage(l.desc)
+	if err := proto.Unmarshal(src[pos:pos+n], m); err != nil {
+		return nil, 0, err
+	}
+	text, err := protojson.MarshalOptions{Resolver: l.types}.Marshal(m)
+	if err != nil {
+		return nil, 0, err
+	}
+	var compact bytes.Buffer // protojson varies its white space on purpose.
+	if err := json.Compact(&compact, text); err != nil {
+		return nil, 0, err
+	}
+	return json.RawMessage(compact.Bytes()), pos + n, nil
+}
+
+// encode appends the message that text is the JSON of. Fields that the message does not have are refused.
+func (l *protoLayout) encode(dst, text []byte) ([]byte, error) {
+	m := dynamicpb.NewMessage(l.desc)
+	if err := (protojson.UnmarshalOptions{Resolver: l.types}).Unmarshal(text, m); err != nil {
+		return dst, err
+	}
+	b, err := marshalProto.Marshal(m)
+	if err != nil {
+		return dst, err
+	}
+	return append(binary.AppendUvarint(dst, uint64(len(b))), b...), nil
 }
