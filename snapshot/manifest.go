@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/zeebo/xxh3"
@@ -78,7 +79,7 @@ func (m *Manifest) Validate() error {
 					bad("operator %q, subtask %d: %v", name, i, err)
 				}
 				if h.Object != "" {
-					if err := blob.CheckKey(h.Object); err != nil {
+					if err := blob.CheckKey(strings.TrimPrefix(h.Object, relative)); err != nil {
 						bad("operator %q, subtask %d, state %q: %v", name, i, h.Name, err)
 					}
 				}

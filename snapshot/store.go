@@ -58,7 +58,12 @@ func (s *Store) WriteManifest(ctx context.Context, m *Manifest) (string, error) 
 
 // LoadManifest reads and verifies the manifest with that key.
 func (s *Store) LoadManifest(ctx context.Context, key string) (*Manifest, error) {
-	data, err := blob.ReadAll(ctx, s.blob, key, MaxManifest)
+	return LoadManifest(ctx, s.blob, key)
+}
+
+// LoadManifest reads and verifies the manifest with that key in a store, which may be anywhere in it.
+func LoadManifest(ctx context.Context, store blob.Store, key string) (*Manifest, error) {
+	data, err := blob.ReadAll(ctx, store, key, MaxManifest)
 	if err != nil {
 		return nil, fmt.Errorf("load a manifest: %w", err)
 	}
@@ -66,6 +71,7 @@ func (s *Store) LoadManifest(ctx context.Context, key string) (*Manifest, error)
 	if err != nil {
 		return nil, fmt.Errorf("manifest %s: %w", key, err)
 	}
+	m.resolve(key)
 	return m, nil
 }
 
