@@ -1,0 +1,44 @@
+package streamtest
+
+import (
+	"context"
+	"time"
+
+	"github.com/cairnstream/cairn/blob"
+	"github.com/cairnstream/cairn/snapshot"
+)
+
+// Save writes a snapshot of the job that runs to a store, as a cluster of that name would have written it, and returns the
+// key of its manifest. It is for tests of what looks into checkpoints.
+func (h *Harness) Save(s *Snapshot, store blob.Store, cluster string) (manifest string) {
+	h.t.Helper()
+	ctx := context.Background()
+	m := &snapshot.Manifest{
+		Job: "job", JobName: h.spec.Name, Program: h.spec.Program, Version: "test", Checkpoint: s.restore.Checkpoint,
+		Attempt: h.attempt, Epoch: 1, Mode: h.spec.Settings.CheckpointMode, Created: time.Now(),
+		K: h.spec.Settings.MaxParallelism, Hash: snapshot.HashName, Fingerprint: h.spec.Graph.Fingerprint(), Graph: h.spec.Graph,
+		Operators: s.restore.Operators,
+	}
+	// Objects have the harness's cluster in their keys.
+	from := snapshot.CheckpointPrefix("test", m.Job, m.Checkpoint)
+	to := snapshot.CheckpointPrefix(cluster, m.Job, m.Checkpoint)
+	keys := snapshot.ObjectsOf(m)
+	m.Rename(func(key string) string { return to + key[len(from):] })
+	for _, key := range keys {
+		data, err := blob.ReadAll(ctx, h.blob, key, 1<<30)
+		if err == nil {
+			err = blob.PutBytes(ctx, store, to+key[len(from):], data)
+		}
+		if err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	st, err := snapshot.NewStore(store, cluster)
+	if err == nil {
+		manifest, err = st.WriteManifest(ctx, m)
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return manifest
+}
