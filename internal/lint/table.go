@@ -61,7 +61,8 @@ var layers = []row{
 	{2, "scheduler", nil},
 	{2, "task/barrier", nil},
 	{2, "snapshot", nil},
-	{2, "statebackend/internal/tables", nil}, // what the backends on maps share
+	{2, "statebackend/internal/tables", nil},         // what the backends on maps share
+	{2, "statebackend/stored", []string{"snapshot"}}, // looks into checkpoints without the program
 	{2, "operator", nil},
 	{2, "operator/window", nil},
 	{2, "operator/join", nil},

@@ -1,0 +1,222 @@
+package stored
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/cairnstream/cairn/blob"
+	"github.com/cairnstream/cairn/codec"
+	"github.com/cairnstream/cairn/job"
+	"github.com/cairnstream/cairn/snapshot"
+	"github.com/cairnstream/cairn/statebackend"
+)
+
+// Snapshot is a checkpoint or savepoint whose states can be read. One goroutine at a time uses it.
+type Snapshot struct {
+	Manifest *snapshot.Manifest
+	reader   *snapshot.Reader
+	openers  map[string]Opener
+	states   []*State
+}
+
+// Open loads the manifest with that key. A checkpoint may have been copied to another place, as a folder: its own objects are
+// then looked for beside the manifest.
+func Open(ctx context.Context, store blob.Store, key string, o Options) (*Snapshot, error) {
+	m, err := snapshot.LoadManifest(ctx, store, key)
+	if err != nil {
+		return nil, err
+	}
+	own := fmt.Sprintf("/jobs/%s/checkpoints/%d", m.Job, uint64(m.Checkpoint))
+	if dir := path.Dir(key); !strings.HasSuffix("/"+dir, own) {
+		m.Rename(func(object string) string {
+			if was, name := path.Split(object); strings.HasSuffix("/"+was, own+"/") {
+				return path.Join(dir, name)
+			}
+			return object
+		})
+	}
+	return New(m, snapshot.NewReader(store), o), nil
+}
+
+// New is Open for a manifest that is loaded.
+func New(m *snapshot.Manifest, r *snapshot.Reader, o Options) *Snapshot {
+	s := &Snapshot{Manifest: m, reader: r, openers: map[string]Opener{statebackend.KindKeyed: openSegments}}
+	maps.Copy(s.openers, o.Openers)
+	for _, name := range slices.Sorted(maps.Keys(m.Operators)) {
+		s.states = append(s.states, s.statesOf(name)...)
+	}
+	return s
+}
+
+// States are all states, in the order of operators and names: those that have entries, and those that the program declares
+// and that are empty.
+func (s *Snapshot) States() []*State { return s.states }
+
+// ErrNotFound is in the chain of an error about an operator or a state that the snapshot does not have.
+var ErrNotFound = errors.New("not found")
+
+// Of are the states of an operator.
+func (s *Snapshot) Of(operator string) ([]*State, error) {
+	var out []*State
+	var others []string
+	for _, st := range s.states {
+		if st.Operator == operator {
+			out = append(out, st)
+		} else if !slices.Contains(others, st.Operator) {
+			others = append(others, st.Operator)
+		}
+	}
+	if len(out) > 0 {
+		return out, nil
+	}
+	if _, ok := s.Manifest.Operators[operator]; ok {
+		return nil, fmt.Errorf("operator %q %w: it has no state; these have: %s", operator, ErrNotFound, strings.Join(others, ", "))
+	}
+	return nil, fmt.Errorf("operator %q %w: there are %s", operator, ErrNotFound, strings.Join(others, ", "))
+}
+
+// State finds a state.
+func (s *Snapshot) State(operator, name string) (*State, error) {
+	list, err := s.Of(operator)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, st := range list {
+		if st.Name == name {
+			return st, nil
+		}
+		names = append(names, st.Name)
+	}
+	return nil, fmt.Errorf("state %q of operator %q %w: there are %s", name, operator, ErrNotFound, strings.Join(names, ", "))
+}
+
+// table is what a snapshot has of one table: what backends know as a state.
+type table struct {
+	name        string
+	kind        string // Of the handles.
+	handles     []job.StateHandle
+	key, value  string // Schemas.
+	entries     int64
+	bytes       int64
+	subtasks    int
+	first, last int // Key groups.
+}
+
+func (t *table) add(h job.StateHandle, newest bool) {
+	if len(t.handles) == 0 {
+		t.kind, t.key, t.value, t.first, t.last = h.Kind, h.Key, h.Codec, h.Groups.First, h.Groups.Last
+	}
+	t.handles = append(t.handles, h)
+	t.bytes += h.Length
+	if newest {
+		t.entries += h.Entries
+		t.subtasks++
+	}
+	t.first, t.last = min(t.first, h.Groups.First), max(t.last, h.Groups.Last)
+}
+
+func (t *table) size() int64 {
+	if t == nil {
+		return 0
+	}
+	return t.bytes
+}
+
+const itemsSuffix = ".items" // Of the second table of maps and lists.
+
+// statesOf puts the tables of an operator together to the states that its program declares.
+func (s *Snapshot) statesOf(operator string) []*State {
+	tables := map[string]*table{}
+	for _, sub := range s.Manifest.Operators[operator].Subtasks {
+		for _, h := range sub.States {
+			t := tables[h.Name]
+			if t == nil {
+				t = &table{name: h.Name}
+				tables[h.Name] = t
+			}
+			t.add(h, true)
+		}
+	}
+	decls := map[string]job.StateDecl{}
+	for _, op := range s.Manifest.Graph.Operators {
+		if op.Name == operator {
+			for _, d := range op.State {
+				decls[d.Name] = d
+			}
+		}
+	}
+	var out []*State
+	for _, name := range slices.Sorted(maps.Keys(tables)) {
+		if base, ok := strings.CutSuffix(name, itemsSuffix); ok && tables[base] != nil && twoTables(tables[base].value) {
+			continue // A part of that state.
+		}
+		out = append(out, s.newState(operator, tables[name], tables[name+itemsSuffix], decls[name]))
+	}
+	for _, name := range slices.Sorted(maps.Keys(decls)) {
+		d := decls[name]
+		if tables[name] != nil || d.Value == "" {
+			continue // Lists of the engine's own have no schema.
+		}
+		if base, ok := strings.CutSuffix(name, itemsSuffix); ok && twoTables(decls[base].Value) {
+			continue
+		}
+		t := &table{name: name, kind: statebackend.KindKeyed, key: d.Key, value: d.Value, last: -1}
+		if d.Key == "" {
+			t.kind = d.Kind
+		}
+		out = append(out, s.newState(operator, t, emptyItems(decls, name), d))
+	}
+	slices.SortFunc(out, func(a, b *State) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// emptyItems is the second table of a state that is empty.
+func emptyItems(decls map[string]job.StateDecl, name string) *table {
+	d, ok := decls[name+itemsSuffix]
+	if !ok || !twoTables(decls[name].Value) {
+		return nil
+	}
+	return &table{name: d.Name, kind: statebackend.KindKeyed, key: d.Key, value: d.Value, last: -1}
+}
+
+// twoTables tells whether the values of a table are the heads of maps or lists.
+func twoTables(value string) bool {
+	return strings.HasPrefix(value, "map-head:") || strings.HasPrefix(value, "list-head:")
+}
+
+// source opens a table; nil if it is empty.
+func (s *Snapshot) source(ctx context.Context, operator string, t *table) (Source, error) {
+	if t == nil || len(t.handles) == 0 {
+		return nil, nil
+	}
+	open := s.openers[t.kind]
+	if open == nil {
+		return nil, fmt.Errorf("operator %q, state %q: its kind is %q: this program reads %s",
+			operator, t.name, t.kind, strings.Join(slices.Sorted(maps.Keys(s.openers)), ", "))
+	}
+	all, err := open(ctx, s.reader, s.Manifest.K, t.handles)
+	if err != nil {
+		return nil, fmt.Errorf("operator %q: %w", operator, err)
+	}
+	src := all[t.name]
+	if src == nil {
+		return nil, fmt.Errorf("operator %q: nothing reads state %q", operator, t.name)
+	}
+	return src, nil
+}
+
+// layout is nil for what only the program can decode.
+func layout(schema string) (*codec.Layout, error) {
+	l, err := layoutOf(schema)
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
