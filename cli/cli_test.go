@@ -92,13 +92,15 @@ func call(p Programs, env []string, argv ...string) result {
 	return result{code, out.String(), errs.String()}
 }
 
-// Each story is command lines with their exit codes and what they print.
+// Each story is command lines with their exit codes and what they print. $DIR has two checkpoints of the job of
+// state_test.go, $SNAP/1 and $SNAP/2.
 func TestStories(t *testing.T) {
 	jm, stop := fakeJobManager(t)
 	defer stop()
-	config := filepath.Join(t.TempDir(), "config.yaml")
+	config, dir := filepath.Join(t.TempDir(), "config.yaml"), t.TempDir()
+	visitSnapshots(t, dir)
 	replace := strings.NewReplacer(
-		jm, "$JM", config, "$FILE", `"`+Version+`"`, `"VERSION"`, "  "+Version+" ", "  VERSION ", goVersion(), "GO",
+		jm, "$JM", config, "$FILE", dir, "$DIR", `"`+Version+`"`, `"VERSION"`, "  "+Version+" ", "  VERSION ", goVersion(), "GO",
 	)
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -108,10 +110,18 @@ func TestStories(t *testing.T) {
 					t.Fatal(err)
 				}
 				return ""
+			case "file":
+				var name string
+				d.ScanArgs(t, "name", &name)
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(d.Input), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				return ""
 			case "run":
 				var env []string
 				var argv []string
-				for i, w := range strings.Fields(strings.NewReplacer("$JM", jm, "$FILE", config).Replace(d.Input)) {
+				expand := strings.NewReplacer("$JM", jm, "$FILE", config, "$SNAP", dir+"/prod/jobs/job/checkpoints", "$DIR", dir)
+				for i, w := range words(expand.Replace(d.Input)) {
 					if i == len(env) && strings.HasPrefix(w, "CAIRN_") {
 						env = append(env, w)
 						continue

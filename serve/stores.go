@@ -63,6 +63,19 @@ func openBlob(ctx context.Context, raw string, reg prometheus.Registerer) (blob.
 	return nil, nil, fmt.Errorf("blob URL %s: scheme %q is for tests", loc, loc.Scheme)
 }
 
+// OpenBlob opens a blob store for a command that is not a process of a cluster, and makes sure that it answers. One that is
+// only read from must be there already.
+func OpenBlob(ctx context.Context, loc blob.Location, readOnly bool) (blob.Store, func(), error) {
+	if readOnly && loc.Scheme == blob.SchemeFile {
+		s, err := local.OpenRead(loc)
+		if err != nil {
+			return nil, nil, err
+		}
+		return s, func() {}, nil
+	}
+	return openBlob(ctx, loc.String(), prometheus.NewRegistry())
+}
+
 // backend finds a state backend by the name that the setting state.backend has.
 func backend(name string) (statebackend.Factory, error) {
 	switch name {

@@ -37,6 +37,22 @@ func Open(loc blob.Location) (*Store, error) {
 	return s, nil
 }
 
+// OpenRead opens a directory that is there, to read from it: it makes nothing and needs no right to write.
+func OpenRead(loc blob.Location) (*Store, error) {
+	if loc.Scheme != blob.SchemeFile {
+		return nil, fmt.Errorf("open %s as a directory: scheme is not %s", loc, blob.SchemeFile)
+	}
+	s := &Store{location: loc, root: filepath.FromSlash(loc.Path), sync: (*os.File).Sync}
+	info, err := os.Stat(s.root)
+	switch {
+	case err != nil:
+		return nil, blob.WrapError("open", loc.String(), translate(err))
+	case !info.IsDir():
+		return nil, blob.WrapError("open", loc.String(), errors.New("it is not a directory"))
+	}
+	return s, nil
+}
+
 // probe goes the way of an object, up to the rename.
 func (s *Store) probe() error {
 	if err := os.MkdirAll(s.root, 0o755); err != nil {
