@@ -65,8 +65,10 @@ func sizesOf(plan *job.Plan, m *snapshot.Manifest) []OperatorCheckpoint {
 		}
 		c := OperatorCheckpoint{Name: op.Name, Parallelism: s.Parallelism}
 		for _, sub := range s.Subtasks {
-			for _, h := range sub.States {
+			for h := range sub.Newest() {
 				c.Entries += h.Entries
+			}
+			for _, h := range sub.States {
 				c.Bytes += h.Length // Inline or not.
 			}
 		}

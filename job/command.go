@@ -1,5 +1,7 @@
 package job
 
+import "iter"
+
 // Command is a message from the coordinator to a worker. Every one carries the leader's epoch
 // (on the session) and the attempt; a worker drops what is stale.
 type Command interface{ command() }
@@ -112,6 +114,7 @@ type StateHandle struct {
 	Key     string `json:",omitempty"` // Schema of the key, of keyed state.
 	Codec   string // Schema of the value or item.
 	Groups  GroupRange
+	// Entries is how many the state has, also when this handle holds only what changed.
 	Entries int64
 	// Inline holds the bytes themselves (a framed, checked segment) when Object is empty.
 	Inline []byte `json:",omitempty"`
@@ -122,4 +125,18 @@ type StateHandle struct {
 	// Index is the hash of a keyed segment's index, which holds the hash of every block of it: who
 	// reads a part of the segment verifies it by this.
 	Index string `json:",omitempty"`
+	// Base makes the handle one of changes: it is the Index of the handle that they change, which is the one right before
+	// it. Without a Base the handle holds the state as a whole.
+	Base string `json:",omitempty"`
+}
+
+// Newest yields the handles without those that the next one changes: how large the states are, these say.
+func (s SubtaskSnapshot) Newest() iter.Seq[StateHandle] {
+	return func(yield func(StateHandle) bool) {
+		for i, h := range s.States {
+			if changed := i+1 < len(s.States) && s.States[i+1].Base != ""; !changed && !yield(h) {
+				return
+			}
+		}
+	}
 }

@@ -47,7 +47,7 @@ func handleToProto(h job.StateHandle) *pb.StateHandle {
 		Name: h.Name, Kind: h.Kind, Key: h.Key, Codec: h.Codec,
 		Groups:  &pb.GroupRange{First: int32(h.Groups.First), Last: int32(h.Groups.Last)},
 		Entries: h.Entries, Inline: h.Inline, Object: h.Object, Offset: h.Offset, Length: h.Length, Hash: h.Hash,
-		Index: h.Index,
+		Index: h.Index, Base: h.Base,
 	}
 }
 
@@ -56,7 +56,7 @@ func (d *decoder) handle(p *pb.StateHandle) job.StateHandle {
 		Name: p.GetName(), Kind: p.GetKind(), Key: p.GetKey(), Codec: p.GetCodec(),
 		Groups:  job.GroupRange{First: int(p.GetGroups().GetFirst()), Last: int(p.GetGroups().GetLast())},
 		Entries: p.GetEntries(), Object: p.GetObject(), Offset: p.GetOffset(), Length: p.GetLength(), Hash: p.GetHash(),
-		Index: p.GetIndex(),
+		Index: p.GetIndex(), Base: p.GetBase(),
 	}
 	if len(p.GetInline()) > 0 {
 		h.Inline = p.GetInline()

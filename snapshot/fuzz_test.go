@@ -3,6 +3,7 @@ package snapshot_test
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"os"
 	"testing"
 
@@ -26,6 +27,7 @@ func addFile(f *testing.F, name string) []byte {
 func FuzzManifest(f *testing.F) {
 	data := addFile(f, goldenManifest)
 	f.Add(data[33:])
+	f.Add(addFile(f, goldenChain)[33:])
 	f.Add([]byte(`{"Job":"a","Checkpoint":1,"K":720,"Hash":"xxh3-64","Operators":{"a":{"Parallelism":1,"Subtasks":[{"States":[{"Length":9223372036854775807,"Offset":1,"Object":"x"}]}]}}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		_, _ = snapshot.DecodeManifest(data)
@@ -50,6 +52,7 @@ func FuzzManifest(f *testing.F) {
 
 func FuzzObject(f *testing.F) {
 	addFile(f, goldenObject)
+	addFile(f, fmt.Sprintf(goldenLinks, 1))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		_, sections, err := snapshot.ParseObject(data)
 		for _, s := range sections {

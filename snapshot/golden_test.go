@@ -2,13 +2,17 @@ package snapshot_test
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"testing"
 
 	"github.com/cairnstream/cairn/blob"
 	"github.com/cairnstream/cairn/blob/mem"
+	"github.com/cairnstream/cairn/codec"
 	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/snapshot"
+	"github.com/cairnstream/cairn/statebackend"
+	"github.com/cairnstream/cairn/statebackend/fs"
 )
 
 var update = flag.Bool("update", false, "write the golden files of the current version")
@@ -17,6 +21,10 @@ const (
 	goldenManifest = "testdata/manifest.v1.golden"
 	goldenObject   = "testdata/object.v1.golden"
 	goldenKeys     = 20_000
+
+	// A manifest with changes, and the objects of its chain.
+	goldenChain = "testdata/manifest.v2.golden"
+	goldenLinks = "testdata/object.v2.%d.golden"
 )
 
 // The files were written by the first release of version 1 of the formats. Every later version must open them.
@@ -124,5 +132,122 @@ func writeGolden(t *testing.T) {
 		if err := os.WriteFile(name, data, 0o644); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// The same of version 2: keyed state in three segments, two of which hold changes.
+func TestGoldenChain(t *testing.T) {
+	if *update {
+		writeGoldenChain(t)
+	}
+	data, err := os.ReadFile(goldenChain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := snapshot.DecodeManifest(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := snapshot.ObjectsOf(m)
+	if len(keys) != 3 {
+		t.Fatalf("objects %q", keys)
+	}
+	store := mem.New("m")
+	for i, key := range keys {
+		object, err := os.ReadFile(fmt.Sprintf(goldenLinks, i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info, _, err := snapshot.ParseObject(object); err != nil || info.Checkpoint != job.CheckpointID(7+i) {
+			t.Fatalf("%+v, %v", info, err)
+		}
+		if err := blob.PutBytes(ctx, store, key, object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := newStore(t, store).VerifyManifest(ctx, m); err != nil {
+		t.Fatal(err)
+	}
+	b, v := counts(t, 0, 1)
+	if err := b.Restore(ctx, snapshot.NewReader(store), snapshot.Keyed(m.Operators["sum"])); err != nil {
+		t.Fatal(err)
+	}
+	for k := range int64(goldenKeys) {
+		g, s := hashInt(&k)
+		x := v.Get(g, s, &k)
+		if want, there := goldenValue(k); there != (x != nil) || there && *x != want {
+			t.Fatalf("key %d has %v, want %d: %v", k, x, want, there)
+		}
+	}
+}
+
+// goldenValue is what the chain makes of a key; most of them are as they were at first.
+func goldenValue(k int64) (value int64, there bool) {
+	switch {
+	case k%500 == 3: // Came again in the last segment.
+		return 5 * k, true
+	case k%500 < 4:
+		return 0, false
+	case k%500 < 8:
+		return 4 * k, true
+	}
+	return 3 * k, true
+}
+
+func writeGoldenChain(t *testing.T) {
+	store := mem.New("m")
+	b, err := fs.Factory{FullBelow: 1}.New(ctx, statebackend.Params{Operator: "sum", Groups: job.GroupsOf(0, 720, 1), K: 720, Incremental: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	v, err := statebackend.OpenValue(b, statebackend.ValueDesc[int64, int64]{Name: "counts", Key: codec.Int64(), Value: codec.Int64(), Hash: hashInt})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var handles []job.StateHandle
+	for id := job.CheckpointID(7); id < 10; id++ {
+		for k := range int64(goldenKeys) {
+			g, s := hashInt(&k)
+			switch r := k % 500; {
+			case id == 7:
+				v.Set(g, s, &k, new(3*k))
+			case id == 8 && r < 4:
+				v.Delete(g, s, &k)
+			case id == 8 && r < 8:
+				v.Set(g, s, &k, new(4*k))
+			case id == 9 && r == 3:
+				v.Set(g, s, &k, new(5*k))
+			}
+		}
+		b.Committed(id - 1)
+		snap, err := b.Freeze(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := config(store)
+		c.Checkpoint, c.InlineLimit = id, -1
+		w := newWriter(t, c)
+		if handles, err = snap.Write(ctx, w.Operator("sum")); err != nil {
+			t.Fatal(err)
+		}
+		snap.Release()
+		if err := w.Finish(ctx); err != nil {
+			t.Fatal(err)
+		}
+		object, err := blob.ReadAll(ctx, store, w.Object(), 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(fmt.Sprintf(goldenLinks, id-7), object, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := manifest(9, handles...).Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(goldenChain, data, 0o644); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -15,12 +15,15 @@ import (
 
 	"github.com/cairnstream/cairn/blob"
 	"github.com/cairnstream/cairn/job"
+	"github.com/cairnstream/cairn/statebackend"
 )
 
 const (
 	manifestMagic = "CAIRNMAN"
-	// ManifestVersion is of the format of manifests. A reader refuses a higher one.
-	ManifestVersion = 1
+	// ManifestVersion is of the format of manifests. A reader refuses a higher one. A manifest without states that lie in
+	// several sections is written as manifestPlain, which earlier programs read too.
+	ManifestVersion = 2
+	manifestPlain   = 1
 
 	manifestHead = len(manifestMagic) + 1 + 8 + 16
 	// MaxManifest bounds a manifest's bytes, inline states included: it is read whole.
@@ -74,6 +77,9 @@ func (m *Manifest) Validate() error {
 			bad("operator %q: parallelism %d, but %d subtasks", name, op.Parallelism, len(op.Subtasks))
 		}
 		for i, s := range op.Subtasks {
+			if _, err := statebackend.Chains(s.States); err != nil {
+				bad("operator %q, subtask %d: %v", name, i, err)
+			}
 			for _, h := range s.States {
 				if err := checkHandle(h); err != nil {
 					bad("operator %q, subtask %d: %v", name, i, err)
@@ -122,7 +128,12 @@ func ObjectsOf(m *Manifest) []string {
 func (m *Manifest) Encode() ([]byte, error) {
 	c := *m
 	c.Bytes = 0
-	c.handles(func(h job.StateHandle) { c.Bytes += h.Length })
+	version := byte(manifestPlain)
+	c.handles(func(h job.StateHandle) {
+		if c.Bytes += h.Length; h.Base != "" {
+			version = ManifestVersion
+		}
+	})
 	c.Created = c.Created.UTC().Round(0)
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -136,7 +147,7 @@ func (m *Manifest) Encode() ([]byte, error) {
 	}
 	b := make([]byte, 0, manifestHead+len(body))
 	b = append(b, manifestMagic...)
-	b = append(b, ManifestVersion)
+	b = append(b, version)
 	b = binary.LittleEndian.AppendUint64(b, uint64(len(body)))
 	sum := xxh3.Hash128(body).Bytes()
 	b = append(b, sum[:]...)
@@ -148,8 +159,8 @@ func DecodeManifest(data []byte) (*Manifest, error) {
 	if len(data) < manifestHead || string(data[:len(manifestMagic)]) != manifestMagic {
 		return nil, corrupt("it is no manifest")
 	}
-	if v := data[len(manifestMagic)]; v != ManifestVersion {
-		return nil, fmt.Errorf("manifest of version %d: this program reads version %d", v, ManifestVersion)
+	if v := data[len(manifestMagic)]; v < manifestPlain || v > ManifestVersion {
+		return nil, fmt.Errorf("manifest of version %d: this program reads versions up to %d", v, ManifestVersion)
 	}
 	n := binary.LittleEndian.Uint64(data[len(manifestMagic)+1:])
 	body := data[manifestHead:]

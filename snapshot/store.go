@@ -75,21 +75,8 @@ func LoadManifest(ctx context.Context, store blob.Store, key string) (*Manifest,
 	return m, nil
 }
 
-// DeleteCheckpoint removes everything that is stored for one checkpoint and for no other: the manifest first,
-// so that a checkpoint with some objects missing is never taken for whole. It is idempotent and may be repeated
-// after an error.
-func (s *Store) DeleteCheckpoint(ctx context.Context, id job.ID, c job.CheckpointID) error {
-	err := s.blob.Delete(ctx, ManifestKey(s.cluster, id, c))
-	if err == nil {
-		err = s.deletePrefix(ctx, CheckpointPrefix(s.cluster, id, c))
-	}
-	if err != nil {
-		return fmt.Errorf("delete checkpoint %v of job %s: %w", c, id, err)
-	}
-	return nil
-}
-
-// DeleteJob removes everything that is stored for a job: manifests first.
+// DeleteJob removes everything that is stored for a job: manifests first. Of one checkpoint alone nothing is removed by its
+// prefix: later ones may refer to its objects.
 func (s *Store) DeleteJob(ctx context.Context, id job.ID) error {
 	infos, err := s.ListCheckpoints(ctx, id)
 	if err == nil {
@@ -120,24 +107,6 @@ func (s *Store) deletePrefix(ctx context.Context, prefix string) error {
 		return nil
 	}
 	return s.blob.Delete(ctx, keys...)
-}
-
-// Release removes objects by name that a checkpoint was given up with: those of a declined or stale
-// acknowledgement. It refuses keys that are not that checkpoint's, and its manifest. It is idempotent.
-func (s *Store) Release(ctx context.Context, id job.ID, c job.CheckpointID, keys ...string) error {
-	prefix := CheckpointPrefix(s.cluster, id, c)
-	for _, key := range keys {
-		if name, ok := strings.CutPrefix(key, prefix); !ok || name == manifestName {
-			return fmt.Errorf("release objects of checkpoint %v of job %s: %q is none of them", c, id, key)
-		}
-	}
-	if len(keys) == 0 {
-		return nil
-	}
-	if err := s.blob.Delete(ctx, keys...); err != nil {
-		return fmt.Errorf("release objects of checkpoint %v of job %s: %w", c, id, err)
-	}
-	return nil
 }
 
 // CheckpointInfo is a checkpoint that has a manifest. Whether it was committed is for the metadata store to say.
@@ -186,41 +155,4 @@ func (s *Store) VerifyManifest(ctx context.Context, m *Manifest) error {
 		}
 	})
 	return errors.Join(append(errs, ctx.Err())...)
-}
-
-// Manifests are the manifests of one job, as its coordinator uses them.
-type Manifests struct {
-	store *Store
-	job   job.ID
-}
-
-// Manifests gives those of one job.
-func (s *Store) Manifests(id job.ID) *Manifests { return &Manifests{s, id} }
-
-// Write stores a manifest and returns its key; see Store.WriteManifest.
-func (m *Manifests) Write(ctx context.Context, mf Manifest) (string, error) {
-	if mf.Job != m.job {
-		return "", fmt.Errorf("write the manifest of checkpoint %v: it is of job %s, not %s", mf.Checkpoint, mf.Job, m.job)
-	}
-	return m.store.WriteManifest(ctx, &mf)
-}
-
-// Load reads and verifies the manifest with that key, which may be another job's.
-func (m *Manifests) Load(ctx context.Context, key string) (*Manifest, error) {
-	return m.store.LoadManifest(ctx, key)
-}
-
-// Delete removes a checkpoint; see Store.DeleteCheckpoint.
-func (m *Manifests) Delete(ctx context.Context, id job.CheckpointID) error {
-	return m.store.DeleteCheckpoint(ctx, m.job, id)
-}
-
-// Release removes objects of a checkpoint that was given up; see Store.Release.
-func (m *Manifests) Release(ctx context.Context, id job.CheckpointID, keys ...string) error {
-	return m.store.Release(ctx, m.job, id, keys...)
-}
-
-// List lists the job's checkpoints.
-func (m *Manifests) List(ctx context.Context) ([]CheckpointInfo, error) {
-	return m.store.ListCheckpoints(ctx, m.job)
 }

@@ -86,11 +86,56 @@ func TestManifestListsItsProblems(t *testing.T) {
 	}
 }
 
+func TestManifestOfChains(t *testing.T) {
+	full := job.StateHandle{Name: "counts", Kind: statebackend.KindKeyed, Key: "int64", Codec: "int64", Groups: job.GroupRange{First: 0, Last: 9}, Index: "aa", Object: "x/1"}
+	first, second := full, full
+	first.Base, first.Index, first.Object = "aa", "bb", "x/2"
+	second.Base, second.Index, second.Object = "bb", "cc", "x/3"
+	other := full
+	other.Name = "totals"
+	for _, hs := range [][]job.StateHandle{{full}, {full, first}, {other, full, first, second, {Name: "splits", Kind: snapshot.KindList}}} {
+		data, err := manifest(7, hs...).Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := byte(1)
+		if slices.ContainsFunc(hs, func(h job.StateHandle) bool { return h.Base != "" }) {
+			want = 2
+		}
+		m, err := snapshot.DecodeManifest(data)
+		if err != nil || data[8] != want || len(m.Operators["sum"].Subtasks[0].States) != len(hs) {
+			t.Errorf("version %d, %v", data[8], err)
+		}
+		data[8] = 3
+		if _, err := snapshot.DecodeManifest(data); err == nil || !strings.Contains(err.Error(), "version 3") {
+			t.Errorf("a later version: %v", err)
+		}
+	}
+	with := func(change func(h *job.StateHandle)) []job.StateHandle {
+		h := first
+		change(&h)
+		return []job.StateHandle{full, h}
+	}
+	for what, hs := range map[string][]job.StateHandle{
+		"changes to nothing":          {first},
+		"a gap":                       {full, second},
+		"the other order":             {full, second, first},
+		"another state between":       {full, other, first},
+		"changes to another state":    {other, first},
+		"changes of a list":           with(func(h *job.StateHandle) { h.Kind = snapshot.KindList }),
+		"changes of other key groups": with(func(h *job.StateHandle) { h.Groups.Last-- }),
+		"changes of another schema":   with(func(h *job.StateHandle) { h.Codec = "string" }),
+	} {
+		if _, err := manifest(7, hs...).Encode(); err == nil || !strings.Contains(err.Error(), `"counts"`) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 func TestStore(t *testing.T) {
 	inner := mem.New("m")
 	b := faulty.Wrap(inner, 1)
 	s := newStore(t, b)
-	ms := s.Manifests("00000000000000aa")
 	for _, id := range []job.CheckpointID{1, 2, 10} {
 		c := config(inner)
 		c.Checkpoint = id
@@ -99,11 +144,11 @@ func TestStore(t *testing.T) {
 		if err := w.Finish(ctx); err != nil {
 			t.Fatal(err)
 		}
-		key, err := ms.Write(ctx, *manifest(id, h))
+		key, err := s.WriteManifest(ctx, manifest(id, h))
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := ms.Load(ctx, key)
+		m, err := s.LoadManifest(ctx, key)
 		if err != nil || m.Checkpoint != id {
 			t.Fatal(m, err)
 		}
@@ -113,9 +158,6 @@ func TestStore(t *testing.T) {
 	}
 	other := manifest(1)
 	other.Job = "00000000000000ab"
-	if _, err := ms.Write(ctx, *other); err == nil {
-		t.Error("another job's manifest is written")
-	}
 	if _, err := s.WriteManifest(ctx, other); err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +185,7 @@ func TestStore(t *testing.T) {
 		t.Errorf("a missing manifest: %v", err)
 	}
 
-	infos, err := ms.List(ctx)
+	infos, err := s.ListCheckpoints(ctx, "00000000000000aa")
 	var ids []job.CheckpointID
 	for _, i := range infos {
 		ids = append(ids, i.Checkpoint)
@@ -157,44 +199,11 @@ func TestStore(t *testing.T) {
 
 	// A failure in the middle leaves no manifest without its objects.
 	b.Set(faulty.Rule{Op: "delete", Skip: 1, Times: 1})
-	if err := ms.Delete(ctx, 1); !blob.IsTransient(err) {
+	if err := s.DeleteJob(ctx, "00000000000000aa"); !blob.IsTransient(err) {
 		t.Errorf("a failed deletion: %v", err)
 	}
-	if infos, _ := ms.List(ctx); infos[0].Checkpoint != 2 {
-		t.Errorf("the manifest is there: %v", infos)
-	}
-	for range 2 {
-		if err := ms.Delete(ctx, 1); err != nil {
-			t.Error(err)
-		}
-	}
-	left := keysOf(t, inner)
-	if len(left) != 6 {
-		t.Errorf("objects left: %q", left)
-	}
-	for _, key := range left {
-		if strings.Contains(key, "aa/checkpoints/1/") {
-			t.Errorf("left over: %s", key)
-		}
-	}
-
-	w := newWriter(t, config(inner))
-	section(t, w, "sum", "counts", random(30_000))
-	if err := w.Finish(ctx); err != nil {
-		t.Fatal(err)
-	}
-	for _, key := range []string{snapshot.ManifestKey("test", "00000000000000aa", 7), "test/jobs/00000000000000aa/checkpoints/10/x", "other"} {
-		if err := ms.Release(ctx, 7, key); err == nil {
-			t.Errorf("%s is released", key)
-		}
-	}
-	for range 2 {
-		if err := ms.Release(ctx, 7, w.Object()); err != nil {
-			t.Error(err)
-		}
-	}
-	if len(keysOf(t, inner)) != 6 {
-		t.Errorf("objects left: %q", keysOf(t, inner))
+	if infos, _ := s.ListCheckpoints(ctx, "00000000000000aa"); len(infos) > 0 {
+		t.Errorf("manifests are there: %v", infos)
 	}
 	if err := s.DeleteJob(ctx, "00000000000000aa"); err != nil {
 		t.Error(err)

@@ -20,7 +20,9 @@ type Params struct {
 	Incremental bool
 	// Own tells that the checkpoint to restore is of this job: its objects may be referred to by later snapshots. Those of
 	// another job's are deleted without regard to them.
-	Own         bool
+	Own bool
+	// Restored is the checkpoint that Restore is given, or 0.
+	Restored    job.CheckpointID
 	Compression Compression // Of the blocks of segments.
 	// MaxValue bounds the encoding of one value, in bytes: a larger one is a ValueError, thrown as a Fault when it is
 	// written or soon after, and at the latest an error of the next Freeze or Write. 0 means no limit.
@@ -58,7 +60,7 @@ type Factory interface {
 type Backend interface {
 	// Open returns the state that t describes, with what Restore has for it. Opening a name twice is an error.
 	Open(t Type) (Table, error)
-	// Restore takes the keyed states of all subtasks that the operator had in a checkpoint, and loads those
+	// Restore takes the keyed states of all subtasks that the operator had in a checkpoint, as Chains has them, and loads those
 	// entries whose key group is in this subtask's range: at once for states that are open, else when they are
 	// opened, under the same ctx. Before anything is loaded the schemas of open states are compared. After an
 	// error the backend is only good for Close. Handles of other kinds than KindKeyed are passed over.
@@ -93,8 +95,9 @@ type Size struct {
 // Snapshot is the frozen content of a backend. One goroutine at a time uses it, which need not be the
 // owner's, while the owner goes on.
 type Snapshot interface {
-	// Write encodes the states and stores them, through w or in the handles themselves, and returns a handle
-	// for each state that has entries. It blocks on w, and may be repeated with another w.
+	// Write encodes the states and stores them, through w or in the handles themselves, and returns a Chain of handles, one
+	// behind the other, for each state that has entries. All but the last of a chain, or all of it, may be handles of the
+	// checkpoint that it builds on: see Committed. It blocks on w, and may be repeated with another w.
 	Write(ctx context.Context, w Writer) ([]job.StateHandle, error)
 	// Release lets the backend use the memory again. It is called once, after Write or instead of it, from any
 	// goroutine.

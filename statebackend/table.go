@@ -48,9 +48,17 @@ type Table interface {
 	// Merge is Backend.Merge for one table.
 	Merge(budget time.Duration) bool
 	// Load decodes count entries of one key group, which are all of data, and adds them. A key of another
-	// group, one that is there already, and bytes left over are errors. value decodes the values: what the
-	// Type's Evolve gave for the schema that they were written under.
-	Load(group int, count int64, data []byte, value Decoder) error
+	// group and bytes left over are errors, and so is a key that is there already, unless it may be replaced. value
+	// decodes the values: what the Type's Evolve gave for the schema that they were written under.
+	Load(group int, count int64, data []byte, value Decoder, replace bool) error
+	// Remove decodes count keys of one key group, which are all of data, and removes those that are there.
+	Remove(group int, count int64, data []byte) error
+	// Track turns on or off that the table notes what changes, from its last Freeze on; see table.Core.Track.
+	Track(on bool, removed func(group int, key unsafe.Pointer))
+	// Rebase makes the Freeze of that epoch the one from which on changes count.
+	Rebase(epoch uint32)
+	// AppendKey encodes a key that Track's function is called with.
+	AppendKey(dst []byte, key unsafe.Pointer) ([]byte, error)
 	Close()
 }
 
@@ -62,9 +70,16 @@ type FrozenTable interface {
 	// Encode appends the entries of a key group to dst, in no order. After an entry that made dst longer than
 	// limit it calls flush with what is there and the number of entries in it, and goes on with what flush
 	// returns. The end is not flushed: it is returned with its number of entries.
-	Encode(group int, dst []byte, limit int, flush func(data []byte, entries int64) ([]byte, error)) ([]byte, int64, error)
+	Encode(group int, dst []byte, limit int, flush Flush) ([]byte, int64, error)
+	// EncodeChanged is Encode for the entries that may have changed since the base.
+	EncodeChanged(group int, dst []byte, limit int, flush Flush) ([]byte, int64, error)
+	// Epoch numbers the Freezes of a table.
+	Epoch() uint32
 	Release()
 }
+
+// Flush takes encoded entries and gives back memory for more.
+type Flush = func(data []byte, entries int64) ([]byte, error)
 
 // valueType is the Type of a Value.
 type valueType struct {
@@ -176,12 +191,42 @@ func (t *valueTable) Merge(budget time.Duration) bool {
 	return t.Core.Merge(budget)
 }
 
-func (t *valueTable) Load(group int, count int64, data []byte, value Decoder) error {
-	pos := 0
-	key := t.t.key
+func (t *valueTable) Load(group int, count int64, data []byte, value Decoder, replace bool) error {
 	if value == nil {
 		value = t.t.value.Decode
 	}
+	return t.decode(group, count, data, func(i int64, pos int, groupHash, slotHash uint64, k unsafe.Pointer) (int, error) {
+		v, fresh := t.Upsert(groupHash, slotHash, k)
+		switch {
+		case fresh:
+		case replace:
+			reflect.NewAt(t.t.value.Type, v).Elem().SetZero()
+		default:
+			return 0, fmt.Errorf("entry %d: its key is there twice", i)
+		}
+		n, err := value(data[pos:], v)
+		if err != nil {
+			return 0, fmt.Errorf("value of entry %d at byte %d: %w", i, pos, err)
+		}
+		return n, nil
+	})
+}
+
+func (t *valueTable) Remove(group int, count int64, data []byte) error {
+	return t.decode(group, count, data, func(_ int64, _ int, groupHash, slotHash uint64, k unsafe.Pointer) (int, error) {
+		t.Delete(groupHash, slotHash, k)
+		return 0, nil
+	})
+}
+
+func (t *valueTable) AppendKey(dst []byte, key unsafe.Pointer) ([]byte, error) {
+	return t.t.key.Append(dst, key)
+}
+
+// decode calls visit with count keys of one key group. What visit reads of data behind a key, from pos on, it returns.
+func (t *valueTable) decode(group int, count int64, data []byte, visit func(i int64, pos int, groupHash, slotHash uint64, k unsafe.Pointer) (int, error)) error {
+	pos := 0
+	key := t.t.key
 	pointers := record.HasPointers(key.Type)
 	var k unsafe.Pointer
 	for i := range count {
@@ -197,13 +242,8 @@ func (t *valueTable) Load(group int, count int64, data []byte, value Decoder) er
 		if g := int(groupHash % uint64(t.p.K)); g != group {
 			return fmt.Errorf("entry %d: its key belongs to key group %d, not %d: the key's hash has changed", i, g, group)
 		}
-		v, fresh := t.Upsert(groupHash, slotHash, k)
-		if !fresh {
-			return fmt.Errorf("entry %d: its key is there twice", i)
-		}
-		n, err = value(data[pos:], v)
-		if err != nil {
-			return fmt.Errorf("value of entry %d at byte %d: %w", i, pos, err)
+		if n, err = visit(i, pos, groupHash, slotHash, k); err != nil {
+			return err
 		}
 		pos += n
 	}
@@ -221,10 +261,18 @@ type frozenValue struct {
 
 func (f *frozenValue) GroupLen(group int) int { return f.Frozen.GroupLen(group - f.p.First) }
 
-func (f *frozenValue) Encode(group int, dst []byte, limit int, flush func([]byte, int64) ([]byte, error)) ([]byte, int64, error) {
+func (f *frozenValue) Encode(group int, dst []byte, limit int, flush Flush) ([]byte, int64, error) {
+	return f.encode(f.Each, group, dst, limit, flush)
+}
+
+func (f *frozenValue) EncodeChanged(group int, dst []byte, limit int, flush Flush) ([]byte, int64, error) {
+	return f.encode(f.EachChanged, group, dst, limit, flush)
+}
+
+func (f *frozenValue) encode(each func(int, func(k, v unsafe.Pointer) bool), group int, dst []byte, limit int, flush Flush) ([]byte, int64, error) {
 	var entries int64
 	var err error
-	f.Each(group-f.p.First, func(k, v unsafe.Pointer) bool {
+	each(group-f.p.First, func(k, v unsafe.Pointer) bool {
 		if dst, err = f.t.key.Append(dst, k); err != nil {
 			err = fmt.Errorf("encode a key: %w", err)
 			return false

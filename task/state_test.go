@@ -60,7 +60,7 @@ func TestBackendsOfOperators(t *testing.T) {
 	rec := &recorder{made: map[string]statebackend.Params{}}
 	c.factory = rec.of
 	c.deploy(1)
-	check := func(own bool) {
+	check := func(own bool, restored job.CheckpointID) {
 		t.Helper()
 		rec.mu.Lock()
 		defer rec.mu.Unlock()
@@ -77,18 +77,18 @@ func TestBackendsOfOperators(t *testing.T) {
 				t.Errorf("operator %q has not the backend %s", op, name)
 				continue
 			}
-			if p.Job != "job" || p.K != 720 || p.MaxConcurrent != 2 || !p.Incremental || p.Own != own || p.Compression != 3 || p.MaxValue != 1<<20 ||
+			if p.Job != "job" || p.K != 720 || p.MaxConcurrent != 2 || !p.Incremental || p.Own != own || p.Restored != restored || p.Compression != 3 || p.MaxValue != 1<<20 ||
 				p.Dir == "" || p.Local == "" || p.Dir == p.Local || p.Budget == nil || p.Budget.Bytes() != 64<<20 {
 				t.Errorf("operator %q: %+v", op, p)
 			}
 		}
 	}
-	check(false)
+	check(false, 0)
 	c.checkpoint(true)
 	c.crash()
 	rec.made = map[string]statebackend.Params{}
 	c.deploy(1)
-	check(true)
+	check(true, 1)
 	c.crash()
 	// The checkpoint of another job.
 	other := *c.committed
@@ -96,7 +96,7 @@ func TestBackendsOfOperators(t *testing.T) {
 	c.committed = &other
 	rec.made = map[string]statebackend.Params{}
 	c.deploy(1)
-	check(false)
+	check(false, 1)
 	c.finish()
 }
 

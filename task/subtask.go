@@ -233,9 +233,13 @@ func (s *subtask) makeState(l *link) error {
 	if err != nil {
 		return err
 	}
+	restored := job.CheckpointID(0)
+	if r.deploy.Restore != nil {
+		restored = r.deploy.Restore.Checkpoint
+	}
 	l.state, err = f.New(s.ctx, statebackend.Params{
 		Job: r.id.Job, Task: s.task, Operator: l.name, Groups: l.ctx.Groups, K: r.plan.K, MaxConcurrent: r.settings.MaxConcurrent,
-		Incremental: r.settings.Incremental, Own: r.deploy.Restore != nil && r.deploy.Restore.Job == r.id.Job,
+		Incremental: r.settings.Incremental, Own: r.deploy.Restore != nil && r.deploy.Restore.Job == r.id.Job, Restored: restored,
 		Compression: compression, MaxValue: int64(r.settings.MaxValue), Dir: m.cfg.StateDir, Local: m.cfg.LocalDir, Budget: m.cfg.StateMemory,
 	})
 	if err != nil {

@@ -66,6 +66,7 @@ type types struct {
 	move   func(dst, src unsafe.Pointer, n int)
 	slot   reflect.Type
 	upsert func(group, slot uint64, key unsafe.Pointer) (unsafe.Pointer, bool)
+	remove func(group, slot uint64, key unsafe.Pointer) bool
 }
 
 // newCore makes the core of an empty table. c is valid.
@@ -134,6 +135,11 @@ func (t *Core) Each(visit func(key, value unsafe.Pointer) bool) {
 // Upsert is Table.Upsert for who does not know the types.
 func (t *Core) Upsert(groupHash, slotHash uint64, key unsafe.Pointer) (v unsafe.Pointer, fresh bool) {
 	return t.types.upsert(groupHash, slotHash, key)
+}
+
+// Delete is Table.Delete for who does not know the types.
+func (t *Core) Delete(groupHash, slotHash uint64, key unsafe.Pointer) bool {
+	return t.types.remove(groupHash, slotHash, key)
 }
 
 // group is the directory of one key group: 32 bytes, so that two share a cache line.

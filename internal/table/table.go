@@ -91,6 +91,8 @@ func New[K comparable, V any](c Config[K, V]) *Table[K, V] {
 		}
 	}
 	upsert := tab.Upsert
+	remove := tab.Delete
+	ts.remove = *(*func(group, slot uint64, key unsafe.Pointer) bool)(unsafe.Pointer(&remove))
 	ts.upsert = *(*func(group, slot uint64, key unsafe.Pointer) (unsafe.Pointer, bool))(unsafe.Pointer(&upsert))
 	var s slot[K, V]
 	tab.c = newCore(c.First, c.Count, c.K, c.MaxFrozen, layout{int(unsafe.Sizeof(s)), unsafe.Offsetof(s.key)}, ts, keyPointers || valPointers, valPointers)

@@ -1,5 +1,5 @@
 // Package fs is the state backend for state that fits into memory: tables in memory, and snapshots in the
-// blob store. Snapshots are full. It starts no goroutines.
+// blob store. Of large states a snapshot holds only what changed since the one before, if the job wants that.
 package fs
 
 import (
@@ -10,13 +10,17 @@ import (
 )
 
 // Factory makes backends. Its zero value is ready for use.
-type Factory struct{}
+type Factory struct {
+	// FullBelow is the number of entries below which a state is written in full each time, as long as that is small. Zero
+	// means 16384.
+	FullBelow int
+}
 
 var _ statebackend.Factory = Factory{}
 
 // New implements statebackend.Factory.
-func (Factory) New(_ context.Context, p statebackend.Params) (statebackend.Backend, error) {
-	return New(p)
+func (f Factory) New(_ context.Context, p statebackend.Params) (statebackend.Backend, error) {
+	return tables.New(tables.Config{Params: p, FullBelow: f.FullBelow})
 }
 
 // Config describes one backend. Zero for MaxConcurrent means 1.
@@ -24,5 +28,5 @@ type Config = statebackend.Params
 
 // New makes a backend without states.
 func New(c Config) (statebackend.Backend, error) {
-	return tables.New(tables.Config{Params: c})
+	return Factory{}.New(context.Background(), c)
 }

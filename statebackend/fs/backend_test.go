@@ -11,4 +11,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestBackend(t *testing.T) { statetest.Run(t, fs.Factory{}) }
+func TestBackend(t *testing.T) {
+	t.Run("full", func(t *testing.T) { statetest.Run(t, fs.Factory{}) })
+	t.Run("increments", func(t *testing.T) { statetest.Run(t, fs.Factory{FullBelow: 1}) })
+}

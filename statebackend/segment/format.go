@@ -14,8 +14,10 @@ import (
 const (
 	magic    = "CAIRNSEG"
 	magicEnd = "CAIRNEND"
-	// Version is of the format. A reader refuses a higher one.
-	Version = 1
+	// Version is of a segment that holds all of a state, VersionChanges of one that holds what changed since another. A
+	// reader refuses others.
+	Version        = 1
+	VersionChanges = 2
 
 	headLen   = len(magic) + 1
 	footerLen = 4 + 16 + len(magicEnd)
@@ -43,8 +45,13 @@ type Descriptor struct {
 	Last     int    `json:"last"`
 	// Checkpoint is the one that it was written for.
 	Checkpoint uint64 `json:"checkpoint"`
-	// Base is for segments that hold changes only. Version 1 has none: readers refuse others than "".
+	// Base makes a segment one of changes: it is the Summary.Index of the segment that they change. Restored one after the
+	// other, the two give the state. Version 1 has none.
 	Base string `json:"base,omitempty"`
+	// Total is the number of entries of the state with the changes. Only of segments with a Base.
+	Total int64 `json:"total,omitempty"`
+	// Version is the segment's, as its first bytes have it, for who reads but its end. The writer sets it; 0 is 1.
+	Version int `json:"version,omitempty"`
 	// Compression is for the writer. Each block says for itself whether it is compressed, so that a reader need not know.
 	Compression statebackend.Compression `json:"-"`
 }
@@ -53,17 +60,28 @@ type Descriptor struct {
 type Block struct {
 	First, Last int // Key groups of its entries.
 	Entries     int64
+	Removed     int64 // Keys that are gone, in a segment of changes.
 	Offset      int64 // From the segment's start.
 	Stored      int64 // Bytes.
 	Raw         int64 // Bytes of the first part before compression.
 	Plain       int64 // Bytes of the second part, which is not compressed.
 	Zstd        bool  // Else the first part is stored as it is, too.
 	Hash        uint64
+	Changes     bool // Of a segment of changes: its runs say whether their keys are gone.
+}
+
+// Run is a sequence of entries, or of keys that are gone, of one key group.
+type Run struct {
+	Group   int
+	Removed bool
+	Entries int64 // Or keys.
+	Data    []byte
 }
 
 // Summary is what the writer of a segment keeps of it.
 type Summary struct {
 	Entries int64
+	Removed int64
 	Length  int64
 	Index   string // Hash of the trailer: 32 hexadecimal digits.
 }

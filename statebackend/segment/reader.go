@@ -27,7 +27,8 @@ var decoder = sync.OnceValue(func() *zstd.Decoder {
 type Index struct {
 	Descriptor
 	Blocks  []Block // In the order of key groups.
-	Entries int64
+	Entries int64   // Of the segment itself.
+	Removed int64
 	Hash    string // As in Summary.Index.
 }
 
@@ -83,11 +84,14 @@ func parseTrailer(t []byte, end int64) (*Index, error) {
 		return nil, corrupt("the segment's descriptor: %v", err)
 	}
 	switch {
-	case ix.Base != "":
-		return nil, fmt.Errorf("segment of state %q holds changes to %q: a later version of Cairn wrote it", ix.State, ix.Base)
+	case ix.Version < 0 || ix.Version > VersionChanges:
+		return nil, fmt.Errorf("segment of state %q is of version %d: this program reads up to %d, a later version of Cairn wrote it", ix.State, ix.Version, VersionChanges)
+	case (ix.Version == VersionChanges) != (ix.Base != ""), ix.Total < 0:
+		return nil, corrupt("the segment is of version %d, holds changes to %q, and the state has %d entries", ix.Version, ix.Base, ix.Total)
 	case ix.K < 1 || ix.K > job.MaxMaxParallelism || ix.First < 0 || ix.Last < ix.First-1 || ix.Last >= ix.K:
 		return nil, corrupt("the segment covers key groups [%d,%d] of %d", ix.First, ix.Last, ix.K)
 	}
+	changes := ix.Base != ""
 	const least = 7 + 8 // Bytes of a block's line at least.
 	if blocks > int64(len(c.data)/least) {
 		return nil, corrupt("the segment's trailer lists %d blocks in %d bytes", blocks, len(c.data))
@@ -100,6 +104,10 @@ func parseTrailer(t []byte, end int64) (*Index, error) {
 		b.First = int(c.uvarint(job.MaxMaxParallelism))
 		b.Last = b.First + int(c.uvarint(job.MaxMaxParallelism))
 		b.Entries = c.uvarint(1 << 56)
+		if changes {
+			b.Removed = c.uvarint(1 << 56)
+		}
+		b.Changes = changes
 		b.Stored = c.uvarint(MaxBlock)
 		b.Raw = c.uvarint(MaxBlock)
 		flags := c.bytes(1)
@@ -115,7 +123,8 @@ func parseTrailer(t []byte, end int64) (*Index, error) {
 		offset += b.Stored
 		last = b.Last
 		ix.Entries += b.Entries
-		if ix.Entries < 0 {
+		ix.Removed += b.Removed
+		if ix.Entries < 0 || ix.Removed < 0 {
 			return nil, corrupt("line %d of the segment's index: number of entries", i)
 		}
 	}
@@ -166,14 +175,17 @@ func (b Block) Decode(stored []byte, buf *[]byte) (Content, error) {
 	return c, nil
 }
 
-// Runs calls visit with each run of entries in a block. The data is valid during the call only.
-func (b Block) Runs(content Content, visit func(group int, entries int64, data []byte) error) error {
+// Runs calls visit with each run in a block, in the order in which they apply. The data is valid during the call only.
+func (b Block) Runs(content Content, visit func(Run) error) error {
 	c, plain := cursor{data: content.packed}, cursor{data: content.plain}
-	var entries int64
+	left := [2]int64{b.Entries, b.Removed}
 	var rows []byte
 	last := b.First
 	for len(c.data) > 0 {
-		group := int(c.uvarint(job.MaxMaxParallelism))
+		group, removed := int(c.uvarint(2*job.MaxMaxParallelism)), 0
+		if b.Changes {
+			group, removed = group>>1, group&1
+		}
 		n := c.uvarint(1 << 56)
 		size := c.uvarint(MaxBlock)
 		stride := int(c.uvarint(maxStride))
@@ -181,23 +193,23 @@ func (b Block) Runs(content Content, visit func(group int, entries int64, data [
 		switch {
 		case stride == 0:
 			data = c.bytes(size)
-		case size != n*int64(stride) || n > b.Entries-entries:
+		case size != n*int64(stride) || n > left[removed]:
 			c.bad = true // Before memory is asked for: columns of one byte say little of how many entries there are.
 		default:
 			rows = c.rows(&plain, rows, size, stride)
 			data = rows
 		}
-		if c.bad || plain.bad || group < last || group > b.Last || n > b.Entries-entries {
+		if c.bad || plain.bad || group < last || group > b.Last || n > left[removed] {
 			return corrupt("block at byte %d: its runs of entries do not add up", b.Offset)
 		}
 		last = group
-		entries += n
-		if err := visit(group, n, data); err != nil {
+		left[removed] -= n
+		if err := visit(Run{group, removed == 1, n, data}); err != nil {
 			return err
 		}
 	}
-	if entries != b.Entries || len(plain.data) > 0 {
-		return corrupt("block at byte %d has %d entries, not %d, and %d bytes more", b.Offset, entries, b.Entries, len(plain.data))
+	if left != [2]int64{} || len(plain.data) > 0 {
+		return corrupt("block at byte %d lacks %d entries and %d removed keys, and has %d bytes more", b.Offset, left[0], left[1], len(plain.data))
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ type run struct {
 	group   int
 	entries int64
 	data    []byte
+	removed bool
 }
 
 func write(t testing.TB, d segment.Descriptor, runs []run) ([]byte, segment.Summary) {
@@ -29,7 +30,11 @@ func write(t testing.TB, d segment.Descriptor, runs []run) ([]byte, segment.Summ
 	var out bytes.Buffer
 	w := segment.NewWriter(&out, d)
 	for _, r := range runs {
-		if err := w.Add(r.group, r.entries, r.data); err != nil {
+		add := w.Add
+		if r.removed {
+			add = w.Remove
+		}
+		if err := add(r.group, r.entries, r.data); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -66,9 +71,9 @@ func read(data []byte, groups job.GroupRange) ([]run, *segment.Index, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		err = b.Runs(raw, func(g int, n int64, d []byte) error {
-			if groups.Contains(g) {
-				out = append(out, run{g, n, slices.Clone(d)})
+		err = b.Runs(raw, func(r segment.Run) error {
+			if groups.Contains(r.Group) {
+				out = append(out, run{r.Group, r.Entries, slices.Clone(r.Data), r.Removed})
 			}
 			return nil
 		})
@@ -83,6 +88,9 @@ func TestSegment(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		k := rapid.IntRange(1, 60).Draw(rt, "k")
 		d := segment.Descriptor{Operator: "sum", State: "counts", Key: "int64", Value: "int64", K: k, First: 0, Last: k - 1, Checkpoint: 3}
+		if rapid.Bool().Draw(rt, "changes") {
+			d.Base, d.Total, d.Version = "0123", 99, segment.VersionChanges
+		}
 		seed := rapid.Uint64().Draw(rt, "seed")
 		noise := rapid.Bool().Draw(rt, "noise")
 		var runs []run
@@ -109,7 +117,7 @@ func TestSegment(t *testing.T) {
 						}
 					}
 				}
-				runs = append(runs, run{g, int64(n), b})
+				runs = append(runs, run{g, int64(n), b, d.Base != "" && rapid.Bool().Draw(rt, "removed")})
 			}
 		}
 		data, sum := write(t, d, runs)
@@ -119,12 +127,12 @@ func TestSegment(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		if ix.Descriptor != d || ix.Hash != sum.Index || ix.Entries != sum.Entries {
+		if ix.Descriptor != d || ix.Hash != sum.Index || ix.Entries != sum.Entries || ix.Removed != sum.Removed {
 			rt.Fatalf("index %+v, summary %+v", ix, sum)
 		}
 		want := slices.DeleteFunc(runs, func(r run) bool { return !groups.Contains(r.group) || r.entries == 0 })
 		if !slices.EqualFunc(got, want, func(a, b run) bool {
-			return a.group == b.group && a.entries == b.entries && bytes.Equal(a.data, b.data)
+			return a.group == b.group && a.removed == b.removed && a.entries == b.entries && bytes.Equal(a.data, b.data)
 		}) {
 			rt.Fatalf("%d runs read, want %d", len(got), len(want))
 		}
@@ -132,12 +140,22 @@ func TestSegment(t *testing.T) {
 }
 
 func small(t testing.TB) []byte {
-	data, _ := write(t, segment.Descriptor{State: "counts", K: 4, First: 0, Last: 3}, []run{{0, 2, []byte("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa")}, {3, 1, []byte("b")}})
+	data, _ := write(t, segment.Descriptor{State: "counts", K: 4, First: 0, Last: 3}, []run{{0, 2, []byte("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"), false}, {3, 1, []byte("b"), false}})
+	return data
+}
+
+func changes(t testing.TB) []byte {
+	d := segment.Descriptor{State: "counts", K: 4, First: 0, Last: 3, Base: "00112233445566778899aabbccddeeff", Total: 5}
+	data, _ := write(t, d, []run{{0, 3, []byte("aaa"), true}, {0, 2, []byte("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"), false}, {3, 1, []byte("b"), true}})
 	return data
 }
 
 func TestDamage(t *testing.T) {
-	data := small(t)
+	testDamage(t, small(t))
+	testDamage(t, changes(t))
+}
+
+func testDamage(t *testing.T, data []byte) {
 	all := job.GroupRange{First: 0, Last: 3}
 	for at := range data {
 		bad := slices.Clone(data)
@@ -164,11 +182,34 @@ func TestWriterRefuses(t *testing.T) {
 	if err := w.Add(3, 1, []byte("x")); err == nil {
 		t.Error("a group out of order is accepted")
 	}
+	if err := w.Remove(4, 1, []byte("x")); err == nil {
+		t.Error("a full segment takes removed keys")
+	}
 	if err := w.Add(4, 1, make([]byte, segment.MaxBlock)); !errors.Is(err, segment.ErrTooLarge) {
 		t.Errorf("too large an entry: %v", err)
 	}
 	if err := w.Add(5, 1, make([]byte, segment.MaxBlock-100)); err != nil {
 		t.Errorf("an entry just below the limit: %v", err)
+	}
+}
+
+// A reader that does not know a version does not guess.
+func TestVersions(t *testing.T) {
+	d := segment.Descriptor{State: "counts", K: 1, Base: "ff", Total: 1}
+	data, _ := write(t, d, []run{{0, 1, []byte("a"), false}})
+	if data[8] != segment.VersionChanges {
+		t.Errorf("the segment is of version %d", data[8])
+	}
+	for change, damaged := range map[[2]string]bool{
+		{`"version":2`, `"version":3`}: false, {`"version":2`, `"version":1`}: true, {`"base":"ff"`, `"bane":"ff"`}: true, {`"total":1`, `"total":-`}: true,
+	} {
+		bad := bytes.Replace(slices.Clone(data), []byte(change[0]), []byte(change[1]), 1)
+		n := int(binary.LittleEndian.Uint32(bad[len(bad)-28:]))
+		sum := xxh3.Hash128(bad[len(bad)-28-n : len(bad)-28]).Bytes()
+		copy(bad[len(bad)-24:], sum[:])
+		if _, _, err := read(bad, job.GroupRange{}); err == nil || errors.Is(err, statebackend.ErrCorrupt) != damaged {
+			t.Errorf("%q in place of %q: %v", change[1], change[0], err)
+		}
 	}
 }
 
@@ -180,7 +221,7 @@ func TestLargestRun(t *testing.T) {
 		data[i] = byte(i/64) & 3
 	}
 	d := segment.Descriptor{State: "counts", K: 1}
-	stored, _ := write(t, d, []run{{0, size / 64, data}})
+	stored, _ := write(t, d, []run{{0, size / 64, data, false}})
 	got, _, err := read(stored, job.GroupRange{})
 	if err != nil || len(got) != 1 || !bytes.Equal(got[0].data, data) {
 		t.Errorf("%d runs, %v", len(got), err)
@@ -190,11 +231,12 @@ func TestLargestRun(t *testing.T) {
 // FuzzTail feeds bytes, and bytes behind a footer that is right for them, to the parser of indexes, and
 // follows the index into the bytes.
 func FuzzTail(f *testing.F) {
-	data := small(f)
-	f.Add(data)
-	n := binary.LittleEndian.Uint32(data[len(data)-28:])
-	f.Add(data[:len(data)-28])
-	f.Add(data[len(data)-28-int(n) : len(data)-28])
+	for _, data := range [][]byte{small(f), changes(f)} {
+		f.Add(data)
+		n := binary.LittleEndian.Uint32(data[len(data)-28:])
+		f.Add(data[:len(data)-28])
+		f.Add(data[len(data)-28-int(n) : len(data)-28])
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -218,26 +260,32 @@ func FuzzRuns(f *testing.F) {
 	f.Add([]byte{0, 2, 3, 0, 'a', 'b', 'c', 3, 1, 0, 0}, int64(3))
 	f.Add([]byte{1, 2, 4, 2, 0, 'a', 'c', 1, 'b'}, int64(2))
 	f.Add([]byte{1, 2, 4, 2, 0, 'a', 'c', 2, 'b', 'd'}, int64(2)|2<<32)
+	f.Add([]byte{1, 2, 3, 0, 'a', 'b', 'c', 6, 1, 0, 0}, int64(1)|2<<16|1<<62)
 	f.Fuzz(func(t *testing.T, raw []byte, param int64) {
-		entries, plain := param&0xFFFF, min(param>>32&0xFF, int64(len(raw)))
+		entries, removed, plain := param&0xFFFF, param>>16&0xFFFF, min(param>>32&0xFF, int64(len(raw)))
 		b := segment.Block{
 			First: 0, Last: 3, Entries: entries, Raw: int64(len(raw)) - plain, Plain: plain, Stored: int64(len(raw)), Hash: xxh3.Hash(raw),
+			Removed: removed, Changes: param>>62 != 0,
 		}
 		var buf []byte
 		data, err := b.Decode(raw, &buf)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var n int64
-		err = b.Runs(data, func(g int, k int64, d []byte) error {
-			if g < 0 || g > 3 {
-				return fmt.Errorf("group %d", g)
+		var n [2]int64
+		err = b.Runs(data, func(r segment.Run) error {
+			if r.Group < 0 || r.Group > 3 {
+				return fmt.Errorf("group %d", r.Group)
 			}
-			n += k
+			if r.Removed {
+				n[1] += r.Entries
+			} else {
+				n[0] += r.Entries
+			}
 			return nil
 		})
-		if err == nil && n != entries {
-			t.Errorf("%d entries of %d", n, entries)
+		if err == nil && n != [2]int64{entries, removed} {
+			t.Errorf("%d entries and removed keys of %d and %d", n, entries, removed)
 		}
 		b.Zstd = true
 		_, _ = b.Decode(raw, &buf)
@@ -250,7 +298,7 @@ func TestCompression(t *testing.T) {
 	var sizes []int
 	for c := statebackend.NoCompression; c <= statebackend.MaxCompression+1; c++ {
 		d := segment.Descriptor{State: "s", K: 1, Compression: c}
-		out, _ := write(t, d, []run{{0, 7, data}})
+		out, _ := write(t, d, []run{{0, 7, data, false}})
 		got, ix, err := read(out, job.GroupRange{})
 		if err != nil || len(got) != 1 || !bytes.Equal(got[0].data, data) {
 			t.Fatalf("compression %d: %d runs, %v", c, len(got), err)

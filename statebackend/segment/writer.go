@@ -55,6 +55,7 @@ type Writer struct {
 	open    Block
 	offset  int64
 	entries int64
+	removed int64
 }
 
 // NewWriter begins a segment.
@@ -67,6 +68,23 @@ func (w *Writer) Reset(out io.Writer, d Descriptor) {
 
 // Add adds encoded entries of one key group. Groups come in ascending order, each as often as one likes.
 func (w *Writer) Add(group int, entries int64, data []byte) error {
+	return w.add(Run{Group: group, Entries: entries, Data: data})
+}
+
+// Remove adds encoded keys of one key group that are gone. They precede the group's entries: a key may come again. Only a
+// segment of changes takes them.
+func (w *Writer) Remove(group int, keys int64, data []byte) error {
+	if w.desc.Base == "" {
+		return fmt.Errorf("%d keys of key group %d are removed from a segment that builds on none", keys, group)
+	}
+	return w.add(Run{Group: group, Removed: true, Entries: keys, Data: data})
+}
+
+// Empty tells whether nothing was added so far.
+func (w *Writer) Empty() bool { return len(w.raw) == 0 && len(w.blocks) == 0 }
+
+func (w *Writer) add(r Run) error {
+	group, entries, data := r.Group, r.Entries, r.Data
 	if entries == 0 {
 		return nil
 	}
@@ -89,8 +107,17 @@ func (w *Writer) Add(group int, entries int64, data []byte) error {
 		w.open = Block{First: group}
 	}
 	w.open.Last = group
-	w.open.Entries += entries
-	w.raw = binary.AppendUvarint(w.raw, uint64(group))
+	head := uint64(group)
+	if w.desc.Base != "" {
+		head <<= 1
+	}
+	if r.Removed {
+		w.open.Removed += entries
+		head |= 1
+	} else {
+		w.open.Entries += entries
+	}
+	w.raw = binary.AppendUvarint(w.raw, head)
 	w.raw = binary.AppendUvarint(w.raw, uint64(entries))
 	w.raw = binary.AppendUvarint(w.raw, uint64(len(data)))
 	w.raw = binary.AppendUvarint(w.raw, uint64(stride))
@@ -114,6 +141,7 @@ func (w *Writer) flush() error {
 	b.Stored, b.Hash = int64(len(data)), xxh3.Hash(data)
 	w.blocks = append(w.blocks, b)
 	w.entries += b.Entries
+	w.removed += b.Removed
 	w.raw, w.plain = w.raw[:0], w.plain[:0]
 	return w.write(data)
 }
@@ -122,7 +150,14 @@ func (w *Writer) begin() error {
 	if w.offset > 0 {
 		return nil
 	}
-	return w.write(append([]byte(magic), Version))
+	return w.write(append([]byte(magic), byte(w.version())))
+}
+
+func (w *Writer) version() int {
+	if w.desc.Base != "" {
+		return VersionChanges
+	}
+	return Version
 }
 
 func (w *Writer) write(data []byte) error {
@@ -141,6 +176,9 @@ func (w *Writer) Finish() (Summary, error) {
 	if err := w.begin(); err != nil {
 		return Summary{}, err
 	}
+	if w.desc.Version = 0; w.desc.Base != "" {
+		w.desc.Version = w.version()
+	}
 	desc, err := json.Marshal(w.desc)
 	if err != nil {
 		return Summary{}, err
@@ -152,6 +190,9 @@ func (w *Writer) Finish() (Summary, error) {
 		t = binary.AppendUvarint(t, uint64(b.First))
 		t = binary.AppendUvarint(t, uint64(b.Last-b.First))
 		t = binary.AppendUvarint(t, uint64(b.Entries))
+		if w.desc.Base != "" {
+			t = binary.AppendUvarint(t, uint64(b.Removed))
+		}
 		t = binary.AppendUvarint(t, uint64(b.Stored))
 		t = binary.AppendUvarint(t, uint64(b.Raw))
 		t = append(t, flag(b.Zstd))
@@ -166,7 +207,7 @@ func (w *Writer) Finish() (Summary, error) {
 	if err := w.write(t); err != nil {
 		return Summary{}, err
 	}
-	return Summary{Entries: w.entries, Length: w.offset, Index: index}, nil
+	return Summary{Entries: w.entries, Removed: w.removed, Length: w.offset, Index: index}, nil
 }
 
 // Entries of one size compress in a quarter of the time, and better, when their first bytes lie together, then

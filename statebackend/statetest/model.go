@@ -45,7 +45,8 @@ type operator struct {
 	subtasks []subtask
 	want     content
 	alive    []checkpoint
-	done     []checkpoint // Those that were written.
+	done     []checkpoint     // Those that were written.
+	base     job.CheckpointID // The newest that is committed, as the coordinator says.
 	next     job.CheckpointID
 }
 
@@ -56,18 +57,23 @@ type subtask struct {
 }
 
 type checkpoint struct {
+	id      job.CheckpointID
 	snaps   []statebackend.Snapshot
 	want    content
 	handles []job.StateHandle
 }
 
-func (o *operator) start(parallelism int, from *checkpoint, restoreFirst bool) error {
+func (o *operator) start(parallelism int, from *checkpoint, own, restoreFirst bool) error {
 	for _, s := range o.subtasks {
 		_ = s.b.Close()
 	}
 	o.subtasks = nil
 	for i := range parallelism {
-		b := o.s.backend(o.tb, i, parallelism)
+		p := params(i, parallelism)
+		if from != nil {
+			p.Restored, p.Own = from.id, own
+		}
+		b := o.s.make(o.tb, p)
 		if from != nil && restoreFirst {
 			if err := b.Restore(context.Background(), o.objects, from.handles); err != nil {
 				return err
@@ -104,10 +110,25 @@ func (o *operator) compare(t *rapid.T) {
 	}
 }
 
+// check compares the handles of a checkpoint with what is to be in it.
+func check(t *rapid.T, c checkpoint) {
+	chains, err := statebackend.Chains(c.handles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := map[string]int64{}
+	for _, chain := range chains {
+		n[chain[0].Name] += chain.Newest().Entries
+	}
+	if n["counts"] != int64(len(c.want.counts)) || n["orders"] != int64(len(c.want.orders)) {
+		t.Fatalf("the handles say %v entries, want %d and %d", n, len(c.want.counts), len(c.want.orders))
+	}
+}
+
 func (s suite) testModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		o := &operator{s: s, tb: t, objects: NewObjects(), next: 1, want: content{map[int64]int64{}, map[string]Order{}}}
-		if err := o.start(rapid.IntRange(1, 4).Draw(rt, "parallelism"), nil, false); err != nil {
+		if err := o.start(rapid.IntRange(1, 4).Draw(rt, "parallelism"), nil, false, false); err != nil {
 			rt.Fatal(err)
 		}
 		rt.Repeat(o.actions())
@@ -211,8 +232,13 @@ func (o *operator) actions() map[string]func(*rapid.T) {
 			delete(o.want.orders, k)
 		},
 		"freeze": func(t *rapid.T) {
-			c := checkpoint{want: o.want.clone()}
+			c := checkpoint{id: o.next, want: o.want.clone()}
+			base := o.base
+			if rapid.IntRange(0, 9).Draw(t, "lost") == 0 {
+				base = rapid.SampledFrom([]job.CheckpointID{0, 1, 9999}).Draw(t, "base")
+			}
 			for _, s := range o.subtasks {
+				s.b.Committed(base)
 				snap, err := s.b.Freeze(o.next)
 				if errors.Is(err, statebackend.ErrTooManySnapshots) && len(o.alive) == 3 {
 					return // Of every subtask alike, so none was made.
@@ -245,11 +271,15 @@ func (o *operator) actions() map[string]func(*rapid.T) {
 			}
 			o.objects.FailAfter = -1
 			if !failed {
+				check(t, c)
 				o.done = append(o.done, c)
-				for _, s := range o.subtasks {
-					s.b.Committed(o.next - 1)
-				}
 			}
+		},
+		"commit": func(t *rapid.T) {
+			if len(o.done) == 0 {
+				t.Skip("no checkpoint")
+			}
+			o.base = max(o.base, rapid.SampledFrom(o.done).Draw(t, "checkpoint").id)
 		},
 		"abort": func(t *rapid.T) {
 			if len(o.alive) == 0 {
@@ -270,12 +300,16 @@ func (o *operator) actions() map[string]func(*rapid.T) {
 				t.Skip("no checkpoint")
 			}
 			c := rapid.SampledFrom(o.done).Draw(t, "checkpoint")
-			p := rapid.IntRange(1, 6).Draw(t, "parallelism")
+			p := len(o.subtasks)
+			if rapid.Bool().Draw(t, "rescale") {
+				p = rapid.IntRange(1, 6).Draw(t, "parallelism")
+			}
 			old := o.alive
 			o.alive = nil
-			if err := o.start(p, &c, rapid.Bool().Draw(t, "restore first")); err != nil {
+			if err := o.start(p, &c, rapid.IntRange(0, 9).Draw(t, "own") > 0, rapid.Bool().Draw(t, "restore first")); err != nil {
 				t.Fatal(err)
 			}
+			o.base = c.id
 			o.want = c.want.clone()
 			o.compare(t)
 			for _, c := range old { // Of backends that are closed by now.

@@ -38,6 +38,8 @@ func Run(t *testing.T, f statebackend.Factory) {
 	t.Run("values change during a write", s.testShared)
 	t.Run("close with a snapshot alive", s.testClose)
 	t.Run("values that are too large", s.testTooLarge)
+	t.Run("chains", s.testChains)
+	t.Run("damaged chains", s.testDamagedChains)
 	t.Run("model", s.testModel)
 }
 
@@ -74,12 +76,21 @@ func orders() statebackend.ValueDesc[string, Order] {
 	return statebackend.ValueDesc[string, Order]{Name: "orders", Key: codec.String(), Value: codec.MustStruct[Order](), Hash: hashText}
 }
 
+func params(subtask, parallelism int) statebackend.Params {
+	return statebackend.Params{
+		Task: job.Task{Vertex: "sum", Subtask: subtask}, Operator: "sum",
+		Groups: job.GroupsOf(subtask, groups, parallelism), K: groups, MaxConcurrent: 2, Incremental: true,
+	}
+}
+
 func (s suite) backend(t testing.TB, subtask, parallelism int) statebackend.Backend {
 	t.Helper()
-	b, err := s.f.New(context.Background(), statebackend.Params{
-		Task: job.Task{Vertex: "sum", Subtask: subtask}, Operator: "sum",
-		Groups: job.GroupsOf(subtask, groups, parallelism), K: groups, MaxConcurrent: 2,
-	})
+	return s.make(t, params(subtask, parallelism))
+}
+
+func (s suite) make(t testing.TB, p statebackend.Params) statebackend.Backend {
+	t.Helper()
+	b, err := s.f.New(context.Background(), p)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 // openSegments is the Opener of statebackend.KindKeyed.
 func openSegments(_ context.Context, r statebackend.Reader, k int, handles []job.StateHandle) (map[string]Source, error) {
 	out := map[string]Source{}
-	chains, err := chainsOf(handles)
+	chains, err := statebackend.Chains(handles)
 	if err != nil {
 		return nil, err
 	}
@@ -46,15 +46,6 @@ func openSegments(_ context.Context, r statebackend.Reader, k int, handles []job
 				return nil, corrupt("state %q: two subtasks have other schemas: %s, %s and %s, %s", name, a.Key, a.Codec, b.Key, b.Codec)
 			}
 		}
-	}
-	return out, nil
-}
-
-// chainsOf puts together the handles of each state of each subtask.
-func chainsOf(handles []job.StateHandle) ([][]job.StateHandle, error) {
-	var out [][]job.StateHandle
-	for i := range handles {
-		out = append(out, handles[i:i+1])
 	}
 	return out, nil
 }
@@ -271,8 +262,8 @@ type run struct {
 }
 
 func runs(b segment.Block, c segment.Content, visit func(run) error) error {
-	return b.Runs(c, func(group int, entries int64, data []byte) error {
-		return visit(run{group: group, entries: entries, data: data})
+	return b.Runs(c, func(r segment.Run) error {
+		return visit(run{group: r.Group, removed: r.Removed, entries: r.Entries, data: r.Data})
 	})
 }
 
@@ -405,12 +396,17 @@ func (p *part) index(ctx context.Context) (*segment.Index, error) {
 
 // check compares the index with what the checkpoint says of the segment.
 func (p *part) check(ix *segment.Index) error {
-	h := p.h
+	h, entries := p.h, ix.Entries
+	if h.Base != "" {
+		entries = ix.Total
+	}
 	switch {
 	case h.Index != ix.Hash:
 		return corrupt("the hash of its index is %s, the checkpoint has %s", ix.Hash, h.Index)
-	case ix.First != h.Groups.First || ix.Last != h.Groups.Last || ix.Entries != h.Entries:
-		return corrupt("it holds %d entries of key groups [%d,%d], the checkpoint has %d of %v", ix.Entries, ix.First, ix.Last, h.Entries, h.Groups)
+	case h.Base != ix.Base:
+		return corrupt("it holds changes to %q, the checkpoint has changes to %q", ix.Base, h.Base)
+	case ix.First != h.Groups.First || ix.Last != h.Groups.Last || entries != h.Entries:
+		return corrupt("it makes %d entries of key groups [%d,%d], the checkpoint has %d of %v", entries, ix.First, ix.Last, h.Entries, h.Groups)
 	case ix.Key != h.Key || ix.Value != h.Codec:
 		return corrupt("it has keys and values of %s and %s, the checkpoint says %s and %s", ix.Key, ix.Value, h.Key, h.Codec)
 	case ix.K != p.k:

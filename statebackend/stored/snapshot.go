@@ -135,13 +135,13 @@ const itemsSuffix = ".items" // Of the second table of maps and lists.
 func (s *Snapshot) statesOf(operator string) []*State {
 	tables := map[string]*table{}
 	for _, sub := range s.Manifest.Operators[operator].Subtasks {
-		for _, h := range sub.States {
+		for i, h := range sub.States {
 			t := tables[h.Name]
 			if t == nil {
 				t = &table{name: h.Name}
 				tables[h.Name] = t
 			}
-			t.add(h, true)
+			t.add(h, i+1 == len(sub.States) || sub.States[i+1].Base == "")
 		}
 	}
 	decls := map[string]job.StateDecl{}

@@ -332,7 +332,9 @@ type StateHandle struct {
 	// Schema of the key, of keyed state.
 	Key string `protobuf:"bytes,11,opt,name=key,proto3" json:"key,omitempty"`
 	// Hash of the index of a keyed segment.
-	Index         string `protobuf:"bytes,12,opt,name=index,proto3" json:"index,omitempty"`
+	Index string `protobuf:"bytes,12,opt,name=index,proto3" json:"index,omitempty"`
+	// Index of the handle that this one holds changes to; empty for one that holds all of a state.
+	Base          string `protobuf:"bytes,13,opt,name=base,proto3" json:"base,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -447,6 +449,13 @@ func (x *StateHandle) GetKey() string {
 func (x *StateHandle) GetIndex() string {
 	if x != nil {
 		return x.Index
+	}
+	return ""
+}
+
+func (x *StateHandle) GetBase() string {
+	if x != nil {
+		return x.Base
 	}
 	return ""
 }
@@ -748,7 +757,7 @@ const file_cairn_v1_execution_proto_rawDesc = "" +
 	"\n" +
 	"GroupRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
-	"\x04last\x18\x02 \x01(\x05R\x04last\"\xaf\x02\n" +
+	"\x04last\x18\x02 \x01(\x05R\x04last\"\xc3\x02\n" +
 	"\vStateHandle\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -762,7 +771,8 @@ const file_cairn_v1_execution_proto_rawDesc = "" +
 	"\x04hash\x18\n" +
 	" \x01(\tR\x04hash\x12\x10\n" +
 	"\x03key\x18\v \x01(\tR\x03key\x12\x14\n" +
-	"\x05index\x18\f \x01(\tR\x05index\"~\n" +
+	"\x05index\x18\f \x01(\tR\x05index\x12\x12\n" +
+	"\x04base\x18\r \x01(\tR\x04base\"~\n" +
 	"\x0fSubtaskSnapshot\x12\x1e\n" +
 	"\vend_of_data\x18\x01 \x01(\bR\tendOfData\x12\x1c\n" +
 	"\twatermark\x18\x02 \x01(\x12R\twatermark\x12-\n" +

@@ -21,6 +21,9 @@ type Config struct {
 	// Inline keeps snapshots in their handles; InlineLimit is then the most bytes per state.
 	Inline      bool
 	InlineLimit int64
+	// FullBelow is the number of entries below which a state is written in full each time, as long as that is small. Zero
+	// means DefaultFullBelow.
+	FullBelow int
 }
 
 // Validate lists what is wrong with c.
@@ -52,8 +55,11 @@ type Backend struct {
 	alive  *alive // Snapshots not yet released.
 
 	restored bool
-	pending  *restore // What Restore has been given for states that are not open yet.
-	broken   error    // Set when a restore failed.
+	pending  *restore         // What Restore has been given for states that are not open yet.
+	written  *written         // Snapshots that may come to be committed.
+	newest   job.CheckpointID // The newest that is known to be committed: what the states' base is of.
+	build    bool             // The next snapshot may build on it.
+	broken   error            // Set when a restore failed.
 	closed   bool
 }
 
@@ -62,6 +68,27 @@ type state struct {
 	key, value string // Schemas.
 	typ        statebackend.Type
 	table      statebackend.Table
+
+	base    *part    // What the newest committed snapshot has of it, if a later one may build on that.
+	changes *changes // Nil when changes are not noted.
+	full    int64    // Bytes of the newest full segment.
+	backoff
+}
+
+// backoff counts snapshots for which changes are not noted, after they were too many.
+type backoff struct{ skip, next int }
+
+func (b *backoff) failed() {
+	b.next = min(2*b.next+1, maxSkip)
+	b.skip = b.next
+}
+
+// part is what a snapshot has of one state.
+type part struct {
+	state *state
+	epoch uint32 // Of the table's Freeze.
+	chain statebackend.Chain
+	many  bool // So much had changed that it was written in full.
 }
 
 var _ statebackend.Backend = (*Backend)(nil)
@@ -74,7 +101,14 @@ func New(c Config) (*Backend, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	return &Backend{cfg: c, byName: map[string]*state{}, alive: &alive{}}, nil
+	if c.FullBelow == 0 {
+		c.FullBelow = DefaultFullBelow
+	}
+	b := &Backend{cfg: c, byName: map[string]*state{}, alive: &alive{}, written: &written{}}
+	if c.Own {
+		b.newest = c.Restored
+	}
+	return b, nil
 }
 
 // Open implements statebackend.Backend.
@@ -101,7 +135,7 @@ func (b *Backend) Open(t statebackend.Type) (statebackend.Table, error) {
 	key, value := t.Schemas()
 	s := &state{name: name, key: key, value: value, typ: t, table: tab}
 	if b.pending != nil {
-		if err := b.pending.load(s); err != nil {
+		if err := b.load(s); err != nil {
 			b.broken = err
 			tab.Close()
 			return nil, err
@@ -121,7 +155,12 @@ func (b *Backend) Restore(ctx context.Context, r statebackend.Reader, handles []
 		return fmt.Errorf("operator %q: restore: it has been restored already", b.cfg.Operator)
 	}
 	b.restored = true
-	b.pending = newRestore(ctx, r, b.cfg, handles)
+	chains, err := statebackend.Chains(handles)
+	if err != nil {
+		b.broken = fmt.Errorf("operator %q: restore: %w", b.cfg.Operator, err)
+		return b.broken
+	}
+	b.pending = newRestore(ctx, r, b.cfg, chains)
 	for _, s := range b.states {
 		if s.table.Len() > 0 {
 			b.broken = fmt.Errorf("operator %q: restore: state %q has entries already", b.cfg.Operator, s.name)
@@ -135,7 +174,7 @@ func (b *Backend) Restore(ctx context.Context, r statebackend.Reader, handles []
 		}
 	}
 	for _, s := range b.states {
-		if err := b.pending.load(s); err != nil {
+		if err := b.load(s); err != nil {
 			b.broken = err
 			return err
 		}
@@ -143,12 +182,38 @@ func (b *Backend) Restore(ctx context.Context, r statebackend.Reader, handles []
 	return nil
 }
 
+// load fills a state with what the checkpoint has of it. If that is this subtask's alone the next snapshot may build on it.
+func (b *Backend) load(s *state) error {
+	chain, err := b.pending.load(s)
+	if err != nil || chain == nil || !b.cfg.Own || b.cfg.Restored == 0 {
+		return err
+	}
+	s.full = chain[0].Length
+	if !b.large(s) {
+		return nil
+	}
+	f, err := s.table.Freeze()
+	if err != nil {
+		return err
+	}
+	f.Release()
+	s.table.Merge(0) // The table need not copy anything for it.
+	s.changes = track(s.table, b.cfg.Groups.Len(), f.Epoch())
+	s.base = &part{state: s, epoch: f.Epoch(), chain: chain}
+	return nil
+}
+
+// large tells whether it pays to write what changed of a state by itself.
+func (b *Backend) large(s *state) bool {
+	return b.cfg.Incremental && !b.cfg.Inline && (s.table.Len() >= b.cfg.FullBelow || s.full >= smallBytes)
+}
+
 // Unopened implements statebackend.Backend.
 func (b *Backend) Unopened() []string {
 	if b.pending == nil {
 		return nil
 	}
-	return slices.Sorted(maps.Keys(b.pending.handles))
+	return slices.Sorted(maps.Keys(b.pending.chains))
 }
 
 // Freeze implements statebackend.Backend.
@@ -167,16 +232,42 @@ func (b *Backend) Freeze(id job.CheckpointID) (statebackend.Snapshot, error) {
 	if !b.alive.add(b.cfg.MaxConcurrent + 1) {
 		return fail(fmt.Errorf("%w: %d", statebackend.ErrTooManySnapshots, b.cfg.MaxConcurrent+1))
 	}
-	s := &snapshot{id: id, cfg: b.cfg, alive: b.alive}
+	s := &snapshot{id: id, cfg: b.cfg, alive: b.alive, written: b.written}
 	for _, st := range b.states {
 		f, err := st.table.Freeze()
 		if err != nil {
 			s.Release()
 			return fail(fmt.Errorf("state %q: %w", st.name, err))
 		}
-		s.states = append(s.states, frozenState{state: st, frozen: f})
+		s.states = append(s.states, b.plan(st, f))
 	}
 	return s, nil
+}
+
+// plan says how a state is to be written, and sees to it that changes are noted from now on if it is large.
+func (b *Backend) plan(st *state, f statebackend.FrozenTable) frozenState {
+	p := frozenState{state: st, frozen: f}
+	if c := st.changes; c != nil && c.over {
+		st.changes, st.base = nil, nil
+		st.failed()
+	}
+	switch {
+	case !b.large(st):
+		if st.changes != nil {
+			st.changes.stop()
+		}
+		st.changes, st.base = nil, nil
+	case st.changes == nil && st.skip > 0:
+		st.skip--
+	case st.changes == nil:
+		st.changes = track(st.table, b.cfg.Groups.Len(), f.Epoch())
+	default:
+		st.changes.seal(f.Epoch())
+		if st.base != nil && b.build {
+			p.base, p.removed = st.base.chain, slices.Clone(st.changes.sealed)
+		}
+	}
+	return p
 }
 
 // Merge implements statebackend.Backend. The budget is for all states together.
@@ -209,8 +300,35 @@ func (b *Backend) Sizes() []statebackend.Size {
 	return out
 }
 
-// Committed implements statebackend.Backend. Full snapshots build on nothing, so there is nothing to note.
-func (b *Backend) Committed(job.CheckpointID) {}
+// Committed implements statebackend.Backend.
+func (b *Backend) Committed(id job.CheckpointID) {
+	parts, found := b.written.take(id)
+	b.build = found || id != 0 && id == b.newest
+	if !found {
+		return
+	}
+	b.newest = id
+	for _, st := range b.states {
+		st.base = nil
+	}
+	for _, p := range parts {
+		st := p.state
+		switch {
+		case len(p.chain) == 0:
+			continue
+		case p.many && st.changes != nil:
+			st.changes.stop() // The next Freeze counts it.
+		case len(p.chain) > 1:
+			st.next = 0
+		}
+		st.full = p.chain[0].Length
+		// What changed between the two is known only if it was noted all the time.
+		if c := st.changes; c != nil && !c.over && p.epoch >= c.since {
+			st.base = &p
+			c.rebase(p.epoch)
+		}
+	}
+}
 
 // Close implements statebackend.Backend.
 func (b *Backend) Close() error {

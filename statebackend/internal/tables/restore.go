@@ -2,9 +2,7 @@ package tables
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/cairnstream/cairn/job"
@@ -17,12 +15,10 @@ type restore struct {
 	ctx     context.Context // Restore's: it governs the reads of an Open that comes later.
 	reader  statebackend.Reader
 	cfg     Config
-	handles map[string][]job.StateHandle // By state; those with entries of this subtask's groups.
-	schemas map[string][]schemas         // By state: those of all its handles.
+	chains  map[string][]statebackend.Chain // By state; those with entries of this subtask's groups.
+	schemas map[string][]schemas            // By state: those of all its handles.
 	// What decodes the values of a state that were written under some schemas.
 	decoders map[decoderOf]statebackend.Decoder
-
-	stored, raw []byte
 }
 
 // schemas are the texts of the schemas of a state's keys and values.
@@ -33,23 +29,21 @@ type decoderOf struct {
 	schemas
 }
 
-func newRestore(ctx context.Context, r statebackend.Reader, c Config, handles []job.StateHandle) *restore {
+func newRestore(ctx context.Context, r statebackend.Reader, cfg Config, chains []statebackend.Chain) *restore {
 	p := &restore{
-		ctx: ctx, reader: r, cfg: c, handles: map[string][]job.StateHandle{},
+		ctx: ctx, reader: r, cfg: cfg, chains: map[string][]statebackend.Chain{},
 		schemas: map[string][]schemas{}, decoders: map[decoderOf]statebackend.Decoder{},
 	}
-	for _, h := range handles {
-		if h.Kind != statebackend.KindKeyed {
-			continue
-		}
+	for _, c := range chains {
+		h := c[0]
 		if of := (schemas{h.Key, h.Codec}); !slices.Contains(p.schemas[h.Name], of) {
 			p.schemas[h.Name] = append(p.schemas[h.Name], of)
 		}
-		if _, ok := p.handles[h.Name]; !ok {
-			p.handles[h.Name] = nil
+		if _, ok := p.chains[h.Name]; !ok {
+			p.chains[h.Name] = nil
 		}
-		if h.Groups.Intersect(c.Groups).Len() > 0 {
-			p.handles[h.Name] = append(p.handles[h.Name], h)
+		if h.Groups.Intersect(cfg.Groups).Len() > 0 {
+			p.chains[h.Name] = append(p.chains[h.Name], c)
 		}
 	}
 	return p
@@ -79,21 +73,39 @@ func (p *restore) decoder(s *state, of schemas) (statebackend.Decoder, error) {
 	return d, err
 }
 
-// load fills s with what the checkpoint has for it.
-func (p *restore) load(s *state) error {
+// load fills s with what the checkpoint has for it. The chain is not nil if that is all of one chain and nothing else, so
+// that a snapshot may build on it.
+func (p *restore) load(s *state) (statebackend.Chain, error) {
 	if err := p.check(s); err != nil {
-		return err
+		return nil, err
 	}
-	for _, h := range p.handles[s.name] {
-		if err := p.loadHandle(s, h); err != nil {
-			return fmt.Errorf("operator %q: restore state %q of key groups %v from %s: %w", p.cfg.Operator, s.name, h.Groups, where(h), err)
+	chains := p.chains[s.name]
+	var list []*link
+	for _, c := range chains {
+		var before *link
+		for _, h := range c {
+			l := &link{StateHandle: h, before: before}
+			list = append(list, l)
+			before = l
 		}
 	}
-	delete(p.handles, s.name)
-	if len(p.handles) == 0 {
-		p.stored, p.raw = nil, nil
+	if err := p.loadLinks(s, list); err != nil {
+		return nil, err
 	}
-	return nil
+	delete(p.chains, s.name)
+	if len(chains) != 1 || chains[0][0].Groups != p.cfg.Groups {
+		return nil, nil
+	}
+	// All of a chain is of one schema: one that is older is read by a program of now, but perhaps not by the one after that.
+	if h := chains[0][0]; h.Key != s.key || h.Codec != s.value {
+		return nil, nil
+	}
+	return chains[0], nil
+}
+
+// named says of what an error is.
+func (p *restore) named(s *state, h job.StateHandle, err error) error {
+	return fmt.Errorf("operator %q: restore state %q of key groups %v from %s: %w", p.cfg.Operator, s.name, h.Groups, where(h), err)
 }
 
 // where names the place of a handle's bytes.
@@ -104,85 +116,23 @@ func where(h job.StateHandle) string {
 	return fmt.Sprintf("object %s, bytes %d to %d", h.Object, h.Offset, h.Offset+h.Length)
 }
 
-func (p *restore) loadHandle(s *state, h job.StateHandle) error {
-	ix, err := p.index(h)
-	if err != nil {
-		return err
+// checkIndex compares a segment's index with what the checkpoint says of the segment, except for schemas.
+func (p *restore) checkIndex(h job.StateHandle, ix *segment.Index) error {
+	entries := ix.Entries
+	if h.Base != "" {
+		entries = ix.Total
 	}
 	switch {
 	case h.Index != ix.Hash:
 		return corrupt("the hash of its index is %s, the checkpoint has %s", ix.Hash, h.Index)
-	case ix.First != h.Groups.First || ix.Last != h.Groups.Last || ix.Entries != h.Entries:
-		return corrupt("it holds %d entries of key groups [%d,%d], the checkpoint has %d of %v", ix.Entries, ix.First, ix.Last, h.Entries, h.Groups)
+	case h.Base != ix.Base:
+		return corrupt("it holds changes to %q, the checkpoint has changes to %q", ix.Base, h.Base)
+	case ix.First != h.Groups.First || ix.Last != h.Groups.Last || entries != h.Entries:
+		return corrupt("it makes %d entries of key groups [%d,%d], the checkpoint has %d of %v", entries, ix.First, ix.Last, h.Entries, h.Groups)
 	case ix.K != p.cfg.K:
 		return &job.Error{Class: job.ClassRefused, Err: fmt.Errorf("it was written with max-parallelism %d, the job has %d: max-parallelism is fixed for the life of the state", ix.K, p.cfg.K)}
 	}
-	value, err := p.decoder(s, schemas{ix.Key, ix.Value})
-	if err != nil {
-		return err
-	}
-	blocks := ix.Overlapping(p.cfg.Groups)
-	if len(blocks) == 0 {
-		return nil
-	}
-	first, last := blocks[0], blocks[len(blocks)-1]
-	body, err := p.reader.Range(p.ctx, h, first.Offset, last.Offset+last.Stored-first.Offset)
-	if err != nil {
-		return err
-	}
-	defer body.Close()
-	for _, b := range blocks {
-		if err := p.loadBlock(s, value, b, body); err != nil {
-			return err
-		}
-	}
 	return nil
-}
-
-func (p *restore) loadBlock(s *state, value statebackend.Decoder, b segment.Block, body io.Reader) error {
-	if int64(cap(p.stored)) < b.Stored {
-		p.stored = make([]byte, b.Stored)
-	}
-	stored := p.stored[:b.Stored]
-	if _, err := io.ReadFull(body, stored); err != nil {
-		return fmt.Errorf("block at byte %d: %w", b.Offset, err)
-	}
-	content, err := b.Decode(stored, &p.raw)
-	if err != nil {
-		return err
-	}
-	return b.Runs(content, func(group int, entries int64, data []byte) error {
-		if !p.cfg.Groups.Contains(group) {
-			return nil
-		}
-		if err := s.table.Load(group, entries, data, value); err != nil {
-			return corrupt("block at byte %d, key group %d: %v", b.Offset, group, err)
-		}
-		return nil
-	})
-}
-
-// index reads a segment's trailer, nearly always by one read.
-func (p *restore) index(h job.StateHandle) (*segment.Index, error) {
-	for n := min(h.Length, segment.TailGuess); ; {
-		body, err := p.reader.Range(p.ctx, h, h.Length-n, n)
-		if err != nil {
-			return nil, err
-		}
-		tail, err := io.ReadAll(body)
-		err = errors.Join(err, body.Close())
-		if err != nil {
-			return nil, fmt.Errorf("index: %w", err)
-		}
-		ix, need, err := segment.ParseTail(tail, h.Length)
-		if err != nil || ix != nil {
-			return ix, err
-		}
-		if need <= n {
-			return nil, corrupt("its index cannot be read")
-		}
-		n = need
-	}
 }
 
 func corrupt(format string, args ...any) error {

@@ -3,8 +3,10 @@ package tables
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -18,13 +20,21 @@ type snapshot struct {
 	cfg      Config
 	states   []frozenState
 	alive    *alive
+	written  *written
 	released atomic.Bool
 }
 
 type frozenState struct {
-	state  *state
-	frozen statebackend.FrozenTable
+	state   *state
+	frozen  statebackend.FrozenTable
+	base    statebackend.Chain // What changes may be written to; nil when it is to be written in full.
+	removed []*removed         // Since the base.
 }
+
+var (
+	errUnchanged = errors.New("nothing has changed")
+	errMany      = errors.New("too much has changed")
+)
 
 // runBytes is about how much of a key group is encoded before it goes into the segment.
 const runBytes = 32 << 10
@@ -45,67 +55,144 @@ func (s *snapshot) Write(ctx context.Context, w statebackend.Writer) ([]job.Stat
 	buf := buffers.Get().(*buffer)
 	defer buffers.Put(buf)
 	var handles []job.StateHandle
+	parts := make([]part, 0, len(s.states))
 	for _, f := range s.states {
-		if f.frozen.Len() == 0 {
-			continue
+		p := part{state: f.state, epoch: f.frozen.Epoch()}
+		if f.frozen.Len() > 0 {
+			var err error
+			if p.chain, p.many, err = s.write(ctx, w, buf, f); err != nil {
+				return nil, fmt.Errorf("operator %q: snapshot of state %q for checkpoint %v: %w", s.cfg.Operator, f.state.name, s.id, err)
+			}
 		}
-		var sum segment.Summary
-		fill := func(out io.Writer) (err error) {
-			sum, err = s.encode(ctx, buf, f, out)
-			return err
-		}
-		var h job.StateHandle
-		var err error
-		if s.cfg.Inline {
-			h, err = s.inline(f, fill)
-		} else {
-			h, err = w.Section(ctx, f.state.name, fill)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("operator %q: snapshot of state %q for checkpoint %v: %w", s.cfg.Operator, f.state.name, s.id, err)
-		}
-		h.Name, h.Kind, h.Key, h.Codec = f.state.name, statebackend.KindKeyed, f.state.key, f.state.value
-		h.Groups, h.Entries, h.Index = s.cfg.Groups, sum.Entries, sum.Index
-		handles = append(handles, h)
+		parts = append(parts, p)
+		handles = append(handles, p.chain...)
 	}
+	s.written.put(s.id, parts)
 	return handles, nil
+}
+
+// write stores one state: nothing if nothing changed, only what changed if that pays, else all of it. many tells that it did
+// not pay.
+func (s *snapshot) write(ctx context.Context, w statebackend.Writer, buf *buffer, f frozenState) (c statebackend.Chain, many bool, err error) {
+	if f.base != nil && len(f.base) < maxChain {
+		// All changes together take no more than the full segment, so a restore reads at most twice what it must, and to write
+		// that again costs no more than the changes since have. A half in one snapshot is too much at once.
+		room := min(f.base[0].Length-f.base.Changes(), f.base[0].Length/2)
+		h, err := s.section(ctx, w, f, func(out io.Writer) (segment.Summary, error) {
+			return s.encodeChanges(ctx, buf, f, &capped{out: out, left: room})
+		})
+		switch {
+		case err == nil:
+			h.Base = f.base.Newest().Index
+			return append(slices.Clip(f.base), h), false, nil
+		case errors.Is(err, errUnchanged):
+			return f.base, false, nil
+		case !errors.Is(err, errMany):
+			return nil, false, err
+		}
+		many = f.base[0].Length-f.base.Changes() >= f.base[0].Length/2 // Else it was the turn of a full one anyway.
+	}
+	h, err := s.section(ctx, w, f, func(out io.Writer) (segment.Summary, error) { return s.encode(ctx, buf, f, out) })
+	return statebackend.Chain{h}, many, err
+}
+
+// section stores a segment.
+func (s *snapshot) section(ctx context.Context, w statebackend.Writer, f frozenState, encode func(io.Writer) (segment.Summary, error)) (h job.StateHandle, err error) {
+	var sum segment.Summary
+	fill := func(out io.Writer) (err error) {
+		sum, err = encode(out)
+		return err
+	}
+	if s.cfg.Inline {
+		h, err = s.inline(f, fill)
+	} else {
+		h, err = w.Section(ctx, f.state.name, fill)
+	}
+	h.Name, h.Kind, h.Key, h.Codec = f.state.name, statebackend.KindKeyed, f.state.key, f.state.value
+	h.Groups, h.Entries, h.Index = s.cfg.Groups, int64(f.frozen.Len()), sum.Index
+	return h, err
+}
+
+func (s *snapshot) descriptor(f frozenState) segment.Descriptor {
+	return segment.Descriptor{
+		Operator: s.cfg.Operator, Subtask: s.cfg.Task.Subtask, State: f.state.name, Key: f.state.key, Value: f.state.value,
+		K: s.cfg.K, First: s.cfg.Groups.First, Last: s.cfg.Groups.Last, Checkpoint: uint64(s.id),
+		Compression: s.cfg.Compression,
+	}
 }
 
 // encode writes one state as a segment.
 func (s *snapshot) encode(ctx context.Context, buf *buffer, f frozenState, out io.Writer) (segment.Summary, error) {
-	groups := s.cfg.Groups
-	buf.seg.Reset(out, segment.Descriptor{
-		Operator: s.cfg.Operator, Subtask: s.cfg.Task.Subtask, State: f.state.name, Key: f.state.key, Value: f.state.value,
-		K: s.cfg.K, First: groups.First, Last: groups.Last, Checkpoint: uint64(s.id),
-		Compression: s.cfg.Compression,
-	})
-	for g := groups.First; g <= groups.Last; g++ {
+	buf.seg.Reset(out, s.descriptor(f))
+	for g := s.cfg.Groups.First; g <= s.cfg.Groups.Last; g++ {
 		if f.frozen.GroupLen(g) == 0 {
 			continue
 		}
-		if err := ctx.Err(); err != nil {
+		if err := buf.entries(ctx, g, f.frozen.Encode); err != nil {
 			return segment.Summary{}, err
 		}
-		flush := func(data []byte, entries int64) ([]byte, error) {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			return data[:0], buf.seg.Add(g, entries, data)
-		}
-		rest, entries, err := f.frozen.Encode(g, buf.run[:0], runBytes, flush)
-		if err != nil {
-			return segment.Summary{}, err
-		}
-		if err := buf.seg.Add(g, entries, rest); err != nil {
-			return segment.Summary{}, err
-		}
-		buf.run = rest[:0]
 	}
 	sum, err := buf.seg.Finish()
 	if err == nil && sum.Entries != int64(f.frozen.Len()) {
 		err = fmt.Errorf("%d entries encoded of %d", sum.Entries, f.frozen.Len())
 	}
 	return sum, err
+}
+
+// encodeChanges writes what changed in one state since its base.
+func (s *snapshot) encodeChanges(ctx context.Context, buf *buffer, f frozenState, out io.Writer) (segment.Summary, error) {
+	d := s.descriptor(f)
+	d.Base, d.Total = f.base.Newest().Index, int64(f.frozen.Len())
+	buf.seg.Reset(out, d)
+	for g := s.cfg.Groups.First; g <= s.cfg.Groups.Last; g++ {
+		for _, r := range f.removed {
+			err := r.encode(g-s.cfg.Groups.First, func(keys int64, data []byte) error { return buf.seg.Remove(g, keys, data) })
+			if err != nil {
+				return segment.Summary{}, err
+			}
+		}
+		if f.frozen.GroupLen(g) == 0 {
+			continue
+		}
+		if err := buf.entries(ctx, g, f.frozen.EncodeChanged); err != nil {
+			return segment.Summary{}, err
+		}
+	}
+	if buf.seg.Empty() {
+		return segment.Summary{}, errUnchanged
+	}
+	return buf.seg.Finish()
+}
+
+// entries adds what encode gives of a key group to the segment.
+func (b *buffer) entries(ctx context.Context, group int, encode func(int, []byte, int, statebackend.Flush) ([]byte, int64, error)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	rest, entries, err := encode(group, b.run[:0], runBytes, func(data []byte, entries int64) ([]byte, error) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		return data[:0], b.seg.Add(group, entries, data)
+	})
+	if err != nil {
+		return err
+	}
+	b.run = rest[:0]
+	return b.seg.Add(group, entries, rest)
+}
+
+// capped fails when more than some bytes are written.
+type capped struct {
+	out  io.Writer
+	left int64
+}
+
+func (c *capped) Write(p []byte) (int, error) {
+	if c.left -= int64(len(p)); c.left < 0 {
+		return 0, errMany
+	}
+	return c.out.Write(p)
 }
 
 // inline keeps a segment in its handle.
