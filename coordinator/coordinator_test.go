@@ -618,3 +618,35 @@ func TestLateNewsOfALostSession(t *testing.T) {
 		}
 	})
 }
+
+// Checkpoints that refer to objects of earlier ones keep these alive, and only these, through discards, sweeps, restarts
+// and new leaders.
+func TestSharedObjects(t *testing.T) {
+	inWorld(t, func(w *world) {
+		got := w.submit(Submission{Spec: spec("j", map[string]string{"checkpoint.retained": "1", "checkpoint.interval": "10s"})})
+		shared := 0
+		for i := range 80 {
+			w.sleep(10 * time.Second)
+			switch i {
+			case 20, 60:
+				w.fail(job.Task{Vertex: "sum", Subtask: 2}, job.ClassUser)
+			case 40:
+				w.failOver()
+			}
+			w.sleep(time.Second)
+			have, want := w.objects(), w.referenced(got.Job.ID)
+			if !slices.Equal(have, want) {
+				t.Fatalf("after %d rounds: objects present:\n%v\nreferenced:\n%v", i, have, want)
+			}
+			newest := snapshot.CheckpointPrefix(cluster, got.Job.ID, w.get("j").Job.Checkpoint)
+			for _, o := range want {
+				if !strings.HasPrefix(o, newest) {
+					shared++
+				}
+			}
+		}
+		if shared < 100 {
+			t.Errorf("only %d times an object of an earlier checkpoint was referred to", shared)
+		}
+	})
+}

@@ -25,7 +25,7 @@ func TestRandomLife(t *testing.T) {
 	t.Logf("seed %d: repeat with -run TestRandomLife -seed %d", seed, seed)
 	r := rand.New(rand.NewPCG(seed, 3))
 	inWorld(t, func(w *world) {
-		got := w.submit(Submission{Spec: spec("j", map[string]string{"checkpoint.interval": "1s", "checkpoint.timeout": "5s", "checkpoint.max-concurrent": "2"})})
+		got := w.submit(Submission{Spec: spec("j", map[string]string{"checkpoint.interval": "1s", "checkpoint.timeout": "5s", "checkpoint.max-concurrent": "2", "checkpoint.retained": fmt.Sprint(1 + r.IntN(3))})})
 		var attempt job.Attempt
 		var newest job.CheckpointID
 		workers := 2
@@ -62,6 +62,9 @@ func TestRandomLife(t *testing.T) {
 				t.Fatalf("attempt %d after %d, checkpoint %d after %d", d.Job.Attempt, attempt, d.Job.Checkpoint, newest)
 			}
 			attempt, newest = d.Job.Attempt, d.Job.Checkpoint
+			if lost := w.missing(got.Job.ID); len(lost) > 0 {
+				t.Fatalf("deleted, though a checkpoint on record refers to them: %v", lost)
+			}
 		}
 		w.blob.Set()
 		w.sleep(5 * time.Minute)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/cairnstream/cairn/exchange/inproc"
 	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/operator"
+	"github.com/cairnstream/cairn/snapshot"
 	"github.com/cairnstream/cairn/statebackend"
 	"github.com/cairnstream/cairn/statebackend/fs"
 	"github.com/cairnstream/cairn/statebackend/memory"
@@ -43,7 +45,7 @@ func (c *cluster) backends(name string) (statebackend.Factory, error) {
 	if name == statebackend.Memory {
 		return memory.Factory{}, nil
 	}
-	return fs.Factory{}, nil
+	return fs.Factory{FullBelow: 1}, nil // Also of the little state that tests have only the changes are written.
 }
 
 // cluster is a few workers and a coordinator of the simplest kind, driven by the test.
@@ -314,10 +316,34 @@ func (c *cluster) checkpoint(commit bool) bool {
 	}
 	c.committed = res
 	c.checkpoints++
+	c.retain()
 	if commit {
 		c.all(job.Complete{Run: c.run(), UpTo: id})
 	}
 	return true
+}
+
+// retain deletes the objects that the newest checkpoint does not refer to, as a coordinator that keeps but one.
+func (c *cluster) retain() {
+	c.t.Helper()
+	want := snapshot.ObjectsOf(&snapshot.Manifest{Operators: c.committed.Operators})
+	var have []string
+	for info, err := range c.blob.List(c.t.Context(), "") {
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if have = append(have, info.Key); slices.Contains(want, info.Key) {
+			continue
+		}
+		if err := c.blob.Delete(c.t.Context(), info.Key); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	for _, o := range want {
+		if !slices.Contains(have, o) {
+			c.t.Fatalf("checkpoint %v refers to object %s, which is deleted", c.committed.Checkpoint, o)
+		}
+	}
 }
 
 // crash cancels the attempt wherever it is and waits until its tasks are gone.
