@@ -202,6 +202,10 @@ func (f *fakeJobs) detail() coordinator.JobDetail {
 			Tasks: []coordinator.TaskStatus{{Task: job.Task{Vertex: "map"}, State: job.TaskFailed, Worker: "tm-1", Counters: map[string]int64{"records_in": 5}}},
 		}},
 		Events: []coordinator.JobEvent{{Time: at, Kind: "state", Message: "running"}}, Restored: 6,
+		HotKeys: []job.HotKeys{
+			{Operator: "map", Total: 1000, Keys: []job.HotKey{{Key: "AAPL", Records: 412.4}, {Key: "a\tb\x1b[0m", Records: 30}, {Key: "rare", Records: 4}}},
+			{Operator: "even", Total: 1000, Keys: []job.HotKey{{Key: "1", Records: 2}}},
+		},
 	}
 }
 

@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cairnstream/cairn/coordinator"
+	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/rpc"
 )
 
@@ -92,6 +95,7 @@ func showJob(w *tabwriter.Writer, d coordinator.JobDetail) {
 			row(w, strings.Join(v.Operators, " > "), t.Task.Subtask, t.State, t.Worker, counters(t.Counters))
 		}
 	}
+	showHotKeys(w, d.HotKeys)
 	if len(d.Events) > 0 {
 		fmt.Fprintln(w)
 		row(w, "TIME", "EVENT", "MESSAGE")
@@ -99,6 +103,35 @@ func showJob(w *tabwriter.Writer, d coordinator.JobDetail) {
 			row(w, clock(e.Time), e.Kind, e.Message)
 		}
 	}
+}
+
+// leastShare is less than what makes a key hot: of others -o json tells.
+const leastShare = 0.005
+
+func showHotKeys(w *tabwriter.Writer, list []job.HotKeys) {
+	head := false
+	for _, h := range list {
+		for _, k := range h.Keys {
+			share := h.Share(k)
+			if share < leastShare {
+				continue
+			}
+			if !head {
+				head = true
+				fmt.Fprintln(w)
+				row(w, "OPERATOR", "HOT KEY", "SHARE")
+			}
+			row(w, h.Operator, printable(k.Key), fmt.Sprintf("%.1f%%", 100*share))
+		}
+	}
+}
+
+// printable is a text of somebody else's for a terminal: as it is, or quoted where it has more than letters in it.
+func printable(s string) string {
+	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(s)
+	}
+	return s
 }
 
 // jobCounters are the sums of a whole job for people: what was read from the sources and written to the sinks, and not

@@ -80,6 +80,17 @@ type detailView struct {
 	RunningSince         *time.Time        `json:"runningSince,omitempty"`
 	Incidents            []incidentView    `json:"incidents"`
 	Events               []eventView       `json:"events"`
+	HotKeys              []hotKeysView     `json:"hotKeys,omitempty"`
+}
+
+type hotKeysView struct {
+	Operator string       `json:"operator"`
+	Keys     []hotKeyView `json:"keys"`
+}
+
+type hotKeyView struct {
+	Key   string  `json:"key"`
+	Share float64 `json:"share"`
 }
 
 type checkpointView struct {
@@ -223,6 +234,9 @@ func viewDetail(d coordinator.JobDetail) detailView {
 		}),
 		Events: views(d.Events, func(e coordinator.JobEvent) eventView {
 			return eventView{Time: e.Time.UTC(), Kind: e.Kind, Message: e.Message}
+		}),
+		HotKeys: views(d.HotKeys, func(h job.HotKeys) hotKeysView {
+			return hotKeysView{h.Operator, views(h.Keys, func(k job.HotKey) hotKeyView { return hotKeyView{k.Key, h.Share(k)} })}
 		}),
 	}
 }

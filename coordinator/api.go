@@ -60,7 +60,9 @@ func (c *Coordinator) Get(_ context.Context, ref string) (JobDetail, error) {
 		return JobDetail{}, err
 	}
 	v, _ := e.look()
-	return v.detail, nil
+	d := v.detail
+	d.HotKeys = v.hotKeys()
+	return d, nil
 }
 
 // Watch calls f with the job as it is and then after each change, one call at a time on the caller's

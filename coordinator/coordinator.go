@@ -131,6 +131,9 @@ func New(ctx context.Context, opt Options) (*Coordinator, error) {
 		return nil, err
 	}
 	c.metrics = metrics
+	if err := metrics.register(hotKeys{c}); err != nil {
+		return nil, err
+	}
 	c.mu.names = names
 	c.g = group.New(context.WithoutCancel(ctx))
 	c.g.Go("leadership", c.watchLeadership)
@@ -263,8 +266,9 @@ type view struct {
 	events      int                 // Number of the first event in detail; they count from 0.
 	checkpoints []*CheckpointDetail // Newest last; none is changed.
 	plan        *job.Plan
-	submission  int         // Its number.
-	live        job.Attempt // That may have tasks; 0: none.
+	submission  int             // Its number.
+	live        job.Attempt     // That may have tasks; 0: none.
+	hot         [][]job.HotKeys // By task, in no order.
 }
 
 func newEntry(id job.ID) *entry {

@@ -68,13 +68,24 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		return m, nil
 	}
 	for _, c := range []prometheus.Collector{m.status, m.restarts, m.completes, m.failed, m.skipped, m.duration, m.size, m.last, uptime{m}} {
-		if err := reg.Register(c); err != nil {
-			m.unregister()
-			return nil, fmt.Errorf("register metrics: %w", err)
+		if err := m.register(c); err != nil {
+			return nil, err
 		}
-		m.registered = append(m.registered, c)
 	}
 	return m, nil
+}
+
+// register adds c until unregister; after an error nothing is left.
+func (m *metrics) register(c prometheus.Collector) error {
+	if m.reg == nil {
+		return nil
+	}
+	if err := m.reg.Register(c); err != nil {
+		m.unregister()
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	m.registered = append(m.registered, c)
+	return nil
 }
 
 // unregister makes room for the next leadership's.

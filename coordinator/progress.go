@@ -36,6 +36,7 @@ type progressState struct {
 	last                      *Checkpoint
 
 	counters map[job.Task]map[string]int64 // Of the present attempt.
+	hot      map[job.Task][]job.HotKeys    // Of the present attempt.
 	base     map[string]int64              // Of the attempts before.
 	reader   map[string]bool               // Vertices.
 	sink     map[string]bool
@@ -44,6 +45,7 @@ type progressState struct {
 
 func (l *jobLoop) initProgress(found bool) {
 	l.counters, l.base = map[job.Task]map[string]int64{}, map[string]int64{}
+	l.hot = map[job.Task][]job.HotKeys{}
 	l.acks = map[job.CheckpointID][]TaskCheckpoint{}
 	l.reader, l.sink = map[string]bool{}, map[string]bool{}
 	for _, v := range l.plan.Vertices {
@@ -99,6 +101,9 @@ func (l *jobLoop) restarts() int { return l.earlier + l.life.Restarts() }
 // count takes a task's sums.
 func (l *jobLoop) count(r job.Counters) {
 	l.counters[r.Task] = r.Values
+	if r.Hot != nil {
+		l.hot[r.Task] = r.Hot
+	}
 	l.dirty = true
 }
 
@@ -107,6 +112,7 @@ func (l *jobLoop) count(r job.Counters) {
 func (l *jobLoop) nextAttempt() {
 	l.base = l.totals()
 	clear(l.counters)
+	clear(l.hot)
 }
 
 func (l *jobLoop) totals() map[string]int64 {
@@ -278,6 +284,9 @@ func (l *jobLoop) view() view {
 		d.Vertices = append(d.Vertices, vx)
 	}
 	v := view{detail: d, events: l.first, checkpoints: l.history, plan: l.plan, submission: l.rec.submission.N}
+	for _, h := range l.hot {
+		v.hot = append(v.hot, h)
+	}
 	if !l.ended {
 		v.live = l.life.Attempt()
 	}

@@ -110,6 +110,9 @@ type JobDetail struct {
 	Events      []JobEvent       // The latest ones, oldest first.
 	Restored    job.CheckpointID // That the present attempt started from; 0: from nothing.
 	Progress    Progress
+	// HotKeys are those of the operators with keyed state, of running jobs as they are and of others as they last were.
+	// Watch leaves them out.
+	HotKeys []job.HotKeys
 }
 
 // Progress is how a job fares.

@@ -76,6 +76,7 @@ type (
 		Run
 		Task   Task
 		Values map[string]int64 // records_in, records_out, late_records, ...
+		Hot    []HotKeys        // Of the task's keyed operators.
 	}
 )
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cairnstream/cairn/codec"
+	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/record"
 	"github.com/cairnstream/cairn/statebackend"
 )
@@ -92,6 +93,7 @@ type keyedCore[K comparable, U any] struct {
 	cur     cursor[K]
 	k       K // Storage of the current key.
 	hash    func(*K) uint64
+	hot     hotKeys[K]
 	states  *States[K]
 	onTimer func(*KeyedContext[K, U])
 	onClock func(*KeyedContext[K, U])
@@ -113,6 +115,7 @@ const aheadRun = 32
 // open binds s and calls construct, which declares the states and returns what to do at timers.
 func (p *keyedCore[K, U]) open(c *Context, s *States[K], construct func() (onTimer, onClock func(*KeyedContext[K, U]))) error {
 	p.hash = codec.NewHasher(p.kc)
+	p.hot.open(p.kc)
 	p.cur.key = &p.k
 	p.ctx = KeyedContext[K, U]{Collector: newCollector[U](c.Out), cur: &p.cur, now: c.Watermark, clock: c.Now, counters: c.Counters}
 	p.states, p.post = s, c.Post
@@ -190,6 +193,7 @@ func (p *keyedCore[K, U]) done() error {
 // rows calls f with the selected rows of b with index from..to-1, each under its key.
 func (p *keyedCore[K, U]) rows[T any](b *record.Batch[T], from, to int, key func(*T) K, f func(*KeyedContext[K, U], *T)) error {
 	p.states.aging.look()
+	p.hot.look(b, from, to, key, p.hash)
 	if slices.ContainsFunc(p.states.ahead, statebackend.Ahead.Far) {
 		return p.rowsAhead(b, from, to, key, f)
 	}
@@ -259,6 +263,9 @@ func (p *keyedCore[K, U]) rowsAhead[T any](b *record.Batch[T], from, to int, key
 	}
 	return p.ctx.err
 }
+
+// HotKeys implements Skewed.
+func (p *keyedCore[K, U]) HotKeys() job.HotKeys { return p.hot.shown() }
 
 // fire fires up to limit timers due at w; it tells whether more are due. At the end of the data those of
 // processing time are due too.

@@ -124,6 +124,7 @@ func windowDecl(key, value codec.Schema) job.StateDecl {
 // passed the window's end. The keys of a window are indexed by its end; the index is rebuilt from
 // the state after a restore.
 type windowOp[K comparable, T, A, R any] struct {
+	hot   hotKeys[K]
 	def   WindowAggregate[K, T, A, R]
 	c     *Context
 	hash  func(*K) uint64
@@ -155,6 +156,7 @@ func NewWindow[K comparable, T, A, R any](def WindowAggregate[K, T, A, R]) Windo
 func (w *windowOp[K, T, A, R]) Open(c *Context) error {
 	w.c = c
 	w.hash = codec.NewHasher(w.def.KeyCodec)
+	w.hot.open(w.def.KeyCodec)
 	w.col = newCollector[R](c.Out)
 	w.late.open(c, w.def.Late)
 	w.seg = segments{process: w.records, fire: w.fire, pass: w.pass, done: w.done, now: c.Watermark}
@@ -186,11 +188,15 @@ func (w *windowOp[K, T, A, R]) Resume() error                  { return w.seg.re
 func (w *windowOp[K, T, A, R]) Interruptible() bool            { return w.seg.interruptible() }
 func (w *windowOp[K, T, A, R]) EndOfData() error               { return w.seg.advance(record.MaxTime) }
 
+// HotKeys implements Skewed.
+func (w *windowOp[K, T, A, R]) HotKeys() job.HotKeys { return w.hot.shown() }
+
 func (w *windowOp[K, T, A, R]) records(a record.Any, from, to int) error {
 	if b, ok := a.(*record.Batch[partial[K, A]]); ok {
 		return w.partials(b, from, to)
 	}
 	b := batchOf[T](a)
+	w.hot.look(b, from, to, w.def.Key, w.hash)
 	haveHash := len(b.Hash) == len(b.Rows) && len(b.Hash) > 0
 	if len(b.Times) != len(b.Rows) {
 		return noEventTime(w.c)
@@ -235,6 +241,7 @@ func (w *windowOp[K, T, A, R]) records(a record.Any, from, to int) error {
 
 // partials takes what senders have combined.
 func (w *windowOp[K, T, A, R]) partials(b *record.Batch[partial[K, A]], from, to int) error {
+	lookPartials(&w.hot, b, from, to, w.hash)
 	for i := from; i < to; i++ {
 		row, t := &b.Rows[i], b.Times[i]
 		if t == record.MinTime {

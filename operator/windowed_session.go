@@ -28,6 +28,7 @@ type session[A any] struct {
 
 // sessionOp keeps the open sessions of each key.
 type sessionOp[K comparable, T, A, R any] struct {
+	hot   hotKeys[K]
 	def   WindowAggregate[K, T, A, R]
 	c     *Context
 	hash  func(*K) uint64
@@ -53,6 +54,7 @@ func NewSessionWindow[K comparable, T, A, R any](def WindowAggregate[K, T, A, R]
 func (w *sessionOp[K, T, A, R]) Open(c *Context) error {
 	w.c = c
 	w.hash = codec.NewHasher(w.def.KeyCodec)
+	w.hot.open(w.def.KeyCodec)
 	w.col = newCollector[R](c.Out)
 	w.late.open(c, w.def.Late)
 	w.seg = segments{process: w.records, fire: w.fire, pass: w.pass, done: w.done, now: c.Watermark}
@@ -98,11 +100,15 @@ func (w *sessionOp[K, T, A, R]) due(s *session[A]) int64 {
 	return w.ends(s.Last)
 }
 
+// HotKeys implements Skewed.
+func (w *sessionOp[K, T, A, R]) HotKeys() job.HotKeys { return w.hot.shown() }
+
 func (w *sessionOp[K, T, A, R]) records(a record.Any, from, to int) error {
 	if b, ok := a.(*record.Batch[partial[K, A]]); ok {
 		return w.partials(b, from, to)
 	}
 	b := batchOf[T](a)
+	w.hot.look(b, from, to, w.def.Key, w.hash)
 	haveHash := len(b.Hash) == len(b.Rows) && len(b.Hash) > 0
 	if len(b.Times) != len(b.Rows) {
 		return noEventTime(w.c)
@@ -167,6 +173,7 @@ func (w *sessionOp[K, T, A, R]) begin(s *session[A], first, last int64, h uint64
 
 // partials takes what senders have combined.
 func (w *sessionOp[K, T, A, R]) partials(b *record.Batch[partial[K, A]], from, to int) error {
+	lookPartials(&w.hot, b, from, to, w.hash)
 	gap := w.def.Gap
 	for i := from; i < to; i++ {
 		row, first := &b.Rows[i], b.Times[i]

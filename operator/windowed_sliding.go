@@ -67,6 +67,7 @@ type slidePane struct {
 }
 
 type slidingOp[K comparable, T, A, R any, C chunkArray[A]] struct {
+	hot    hotKeys[K]
 	def    WindowAggregate[K, T, A, R]
 	c      *Context
 	hash   func(*K) uint64
@@ -157,6 +158,7 @@ func panesOf(s Slide) (pane, n int64) {
 func (w *slidingOp[K, T, A, R, C]) Open(c *Context) error {
 	w.c = c
 	w.hash = codec.NewHasher(w.def.KeyCodec)
+	w.hot.open(w.def.KeyCodec)
 	w.col = newCollector[R](c.Out)
 	w.late.open(c, w.def.Late)
 	w.seg = segments{process: w.records, fire: w.fire, pass: w.pass, done: w.flush, now: c.Watermark}
@@ -315,11 +317,15 @@ func (w *slidingOp[K, T, A, R, C]) at(t int64) {
 	}
 }
 
+// HotKeys implements Skewed.
+func (w *slidingOp[K, T, A, R, C]) HotKeys() job.HotKeys { return w.hot.shown() }
+
 func (w *slidingOp[K, T, A, R, C]) records(a record.Any, from, to int) error {
 	if b, ok := a.(*record.Batch[partial[K, A]]); ok {
 		return w.partials(b, from, to)
 	}
 	b := batchOf[T](a)
+	w.hot.look(b, from, to, w.def.Key, w.hash)
 	haveHash := len(b.Hash) == len(b.Rows) && len(b.Hash) > 0
 	if len(b.Times) != len(b.Rows) {
 		return noEventTime(w.c)
@@ -382,6 +388,7 @@ func (w *slidingOp[K, T, A, R, C]) accOf(h uint64) (acc *A, has bool) {
 
 // partials takes what senders have combined.
 func (w *slidingOp[K, T, A, R, C]) partials(b *record.Batch[partial[K, A]], from, to int) error {
+	lookPartials(&w.hot, b, from, to, w.hash)
 	w.from, w.to = 0, 0 // The watermark may have moved.
 	for i := from; i < to; i++ {
 		row, t := &b.Rows[i], b.Times[i]

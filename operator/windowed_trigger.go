@@ -35,6 +35,7 @@ type firing[A any] struct {
 
 // triggerOp keeps an accumulator for each key and window, and emits it by a trigger.
 type triggerOp[K comparable, T, A, R any] struct {
+	hot    hotKeys[K]
 	def    WindowAggregate[K, T, A, R]
 	c      *Context
 	hash   func(*K) uint64
@@ -61,6 +62,7 @@ func NewTriggeredWindow[K comparable, T, A, R any](def WindowAggregate[K, T, A, 
 func (w *triggerOp[K, T, A, R]) Open(c *Context) error {
 	w.c = c
 	w.hash = codec.NewHasher(w.def.KeyCodec)
+	w.hot.open(w.def.KeyCodec)
 	w.col = newCollector[R](c.Out)
 	w.late.open(c, w.def.Late)
 	w.seg = segments{process: w.records, fire: w.fire, pass: w.pass, done: w.done, now: c.Watermark}
@@ -178,8 +180,12 @@ func (w *triggerOp[K, T, A, R]) windows(t int64) {
 	}
 }
 
+// HotKeys implements Skewed.
+func (w *triggerOp[K, T, A, R]) HotKeys() job.HotKeys { return w.hot.shown() }
+
 func (w *triggerOp[K, T, A, R]) records(a record.Any, from, to int) error {
 	b := batchOf[T](a)
+	w.hot.look(b, from, to, w.def.Key, w.hash)
 	haveHash := len(b.Hash) == len(b.Rows) && len(b.Hash) > 0
 	if len(b.Times) != len(b.Rows) {
 		return noEventTime(w.c)

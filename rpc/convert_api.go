@@ -111,7 +111,7 @@ func detailToProto(j coordinator.JobDetail) *pb.JobDetail {
 		Events: convertAll(j.Events, func(e coordinator.JobEvent) *pb.JobEvent {
 			return &pb.JobEvent{Time: timestamp(e.Time), Kind: e.Kind, Message: text(e.Message)}
 		}),
-		Restored: uint64(j.Restored), Progress: progressToProto(j.Progress),
+		Restored: uint64(j.Restored), Progress: progressToProto(j.Progress), HotKeys: convertAll(j.HotKeys, hotToProto),
 	}
 }
 
@@ -125,7 +125,7 @@ func (d *decoder) detail(p *pb.JobDetail) coordinator.JobDetail {
 		Events: convertAll(p.Events, func(e *pb.JobEvent) coordinator.JobEvent {
 			return coordinator.JobEvent{Time: d.time(e.GetTime()), Kind: e.GetKind(), Message: e.GetMessage()}
 		}),
-		Restored: job.CheckpointID(p.Restored), Progress: d.progress(p.Progress),
+		Restored: job.CheckpointID(p.Restored), Progress: d.progress(p.Progress), HotKeys: convertAll(p.HotKeys, hotFromProto),
 	}
 }
 

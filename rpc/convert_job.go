@@ -155,6 +155,18 @@ func (d *decoder) operator(p *pb.Operator) job.Operator {
 	}
 }
 
+func hotToProto(h job.HotKeys) *pb.HotKeys {
+	return &pb.HotKeys{Operator: h.Operator, Total: h.Total, Keys: convertAll(h.Keys, func(k job.HotKey) *pb.HotKey {
+		return &pb.HotKey{Key: text(k.Key), Records: k.Records}
+	})}
+}
+
+func hotFromProto(p *pb.HotKeys) job.HotKeys {
+	return job.HotKeys{Operator: p.GetOperator(), Total: p.GetTotal(), Keys: convertAll(p.GetKeys(), func(k *pb.HotKey) job.HotKey {
+		return job.HotKey{Key: k.GetKey(), Records: k.GetRecords()}
+	})}
+}
+
 func failureToProto(f job.Failure) *pb.Failure {
 	return &pb.Failure{
 		Class: classes.encode(f.Class), Task: f.Task, Worker: string(f.Worker), Message: text(f.Message), Stack: text(f.Stack),

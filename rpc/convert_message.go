@@ -115,7 +115,7 @@ func reportToProto(epoch job.Epoch, r job.Report) (*pb.SessionRequest, error) {
 		}}
 	case job.Counters:
 		m.Message = &pb.SessionRequest_Counters{Counters: &pb.Counters{
-			Run: runToProto(r.Run), Task: taskToProto(r.Task), Values: r.Values,
+			Run: runToProto(r.Run), Task: taskToProto(r.Task), Values: r.Values, Hot: convertAll(r.Hot, hotToProto),
 		}}
 	default:
 		return nil, fmt.Errorf("report %T has no form on the wire", r)
@@ -148,7 +148,9 @@ func reportFromProto(m *pb.SessionRequest) (job.Report, error) {
 			Run: d.run(p.Mail.GetRun()), From: d.task(p.Mail.GetFrom()), To: d.task(p.Mail.GetTo()), Body: body(p.Mail.GetBody()),
 		}
 	case *pb.SessionRequest_Counters:
-		c := job.Counters{Run: d.run(p.Counters.GetRun()), Task: d.task(p.Counters.GetTask())}
+		c := job.Counters{
+			Run: d.run(p.Counters.GetRun()), Task: d.task(p.Counters.GetTask()), Hot: convertAll(p.Counters.GetHot(), hotFromProto),
+		}
 		if len(p.Counters.GetValues()) > 0 {
 			c.Values = p.Counters.GetValues()
 		}

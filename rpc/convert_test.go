@@ -114,6 +114,8 @@ func fill(t *rapid.T, v reflect.Value, field string) {
 		v.SetInt(rapid.Int64().Draw(t, field))
 	case reflect.Uint64:
 		v.SetUint(rapid.Uint64().Draw(t, field))
+	case reflect.Float64:
+		v.SetFloat(rapid.Float64().Draw(t, field))
 	case reflect.Uint8:
 		v.SetUint(uint64(rapid.Byte().Draw(t, field)))
 	default:

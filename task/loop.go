@@ -74,6 +74,8 @@ type subtask struct {
 	senders   atomic.Pointer[map[string][]exchange.Sender] // Those of outs to other processes, by operator.
 	sizes     atomic.Pointer[[]stateSize]                  // Of the states, as last measured.
 	measuring atomic.Bool                                  // The task was asked to measure them.
+	hot       atomic.Pointer[[]job.HotKeys]                // Of the keyed operators, as last told.
+	telling   atomic.Bool                                  // The task was asked to tell them.
 }
 
 // inputPort says what a port of the gate carries.

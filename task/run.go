@@ -38,8 +38,14 @@ type run struct {
 
 	mu struct {
 		sync.Mutex
-		sent map[job.Task]map[string]int64 // Counters as last reported.
+		sent map[job.Task]sent // As last reported.
 	}
+}
+
+// sent is what a report of counters had.
+type sent struct {
+	counters map[string]int64
+	hot      *[]job.HotKeys
 }
 
 // newRun is called with m.mu held.
@@ -50,7 +56,7 @@ func newRun(m *Manager, d job.Deploy) *run {
 		tasks: map[job.Task]*subtask{},
 		log:   m.cfg.Log.With(zap.String("job", string(d.Job)), zap.Uint64("attempt", uint64(d.Attempt))),
 	}
-	r.mu.sent = map[job.Task]map[string]int64{}
+	r.mu.sent = map[job.Task]sent{}
 	for _, t := range d.Tasks {
 		r.tasks[t] = newSubtask(r, t)
 	}
@@ -145,15 +151,24 @@ func (r *run) sendCounters(all bool) {
 	defer r.mu.Unlock()
 	for _, t := range r.deploy.Tasks {
 		s := r.tasks[t]
-		if s.state.Load() == nil || !all && r.mu.sent[t] != nil {
+		old := r.mu.sent[t]
+		if s.state.Load() == nil || !all && old.counters != nil {
 			continue
 		}
-		now := s.counterValues()
-		if !all && now["records_in"] == 0 && now["records_out"] == 0 || maps.Equal(now, r.mu.sent[t]) {
+		now := sent{s.counterValues(), s.hot.Load()}
+		changed := !maps.Equal(now.counters, old.counters)
+		if all {
+			s.askHotKeys(changed)
+		}
+		if !all && now.counters["records_in"] == 0 && now.counters["records_out"] == 0 || !changed && now.hot == old.hot {
 			continue
 		}
 		r.mu.sent[t] = now
-		r.manager.report(job.Counters{Run: r.id, Task: t, Values: now})
+		report := job.Counters{Run: r.id, Task: t, Values: now.counters}
+		if now.hot != nil {
+			report.Hot = *now.hot
+		}
+		r.manager.report(report)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cairnstream/cairn/connector/collect"
 	"github.com/cairnstream/cairn/connector/datagen"
@@ -171,4 +172,51 @@ func TestValueTooLarge(t *testing.T) {
 			t.Errorf("%q does not say %q", f.Message, want)
 		}
 	}
+}
+
+// Tasks report the keys that they have the most records of.
+func TestHotKeysAreReported(t *testing.T) {
+	p := stream.Program{Name: "skewed", Build: func(j *stream.Job) {
+		j.Source("in", datagen.Source[event]{Count: 1 << 40, Rate: 20_000, Make: func(n int64, e *event) {
+			*e = event{Key: fmt.Sprint("k", n%1000)}
+			if n%2 == 0 {
+				e.Key = "hot"
+			}
+		}}).KeyBy(func(e *event) string { return e.Key }).
+			Process("count", func(s *operator.States[string]) operator.Handler[string, event, string] {
+				n := s.Value[int64]("n")
+				return operator.Handler[string, event, string]{Record: func(*operator.KeyedContext[string, string], *event) { *n.Ref()++ }}
+			}).Sink("out", collect.New[string]())
+	}}
+	c := newCluster(t, 1, p, settings(job.ExactlyOnce, "fs"))
+	c.deploy(2)
+	timeout := time.After(time.Minute)
+	found := map[job.Task][]job.HotKeys{}
+	for {
+		select {
+		case r := <-c.reports:
+			c.handle(r)
+			if r, ok := r.(job.Counters); ok && len(r.Hot) > 0 {
+				found[r.Task] = r.Hot
+			}
+		case <-timeout:
+			t.Fatal("nothing is reported")
+		}
+		if len(found) < 2 {
+			continue
+		}
+		var parts []job.HotKeys
+		for task, hot := range found {
+			if task.Vertex != "count" || len(hot) != 1 || hot[0].Operator != "count" {
+				t.Fatalf("%v reports %+v", task, hot)
+			}
+			parts = append(parts, hot[0])
+		}
+		all := job.MergeHotKeys("count", parts, operator.HotKeysShown)
+		if k := all.Keys[0]; k.Key != "hot" || all.Share(k) < 0.4 || all.Share(k) > 0.6 {
+			t.Errorf("%+v", all)
+		}
+		break
+	}
+	c.crash()
 }

@@ -1073,6 +1073,123 @@ func (x *Program) GetVersion() string {
 	return ""
 }
 
+// The keys that an operator gets the most records of, the first ones first.
+type HotKeys struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the operator.
+	Operator string `protobuf:"bytes,1,opt,name=operator,proto3" json:"operator,omitempty"`
+	// How many records there were, of late; older ones count less.
+	Total         float64   `protobuf:"fixed64,2,opt,name=total,proto3" json:"total,omitempty"`
+	Keys          []*HotKey `protobuf:"bytes,3,rep,name=keys,proto3" json:"keys,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HotKeys) Reset() {
+	*x = HotKeys{}
+	mi := &file_cairn_v1_job_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HotKeys) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HotKeys) ProtoMessage() {}
+
+func (x *HotKeys) ProtoReflect() protoreflect.Message {
+	mi := &file_cairn_v1_job_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HotKeys.ProtoReflect.Descriptor instead.
+func (*HotKeys) Descriptor() ([]byte, []int) {
+	return file_cairn_v1_job_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *HotKeys) GetOperator() string {
+	if x != nil {
+		return x.Operator
+	}
+	return ""
+}
+
+func (x *HotKeys) GetTotal() float64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *HotKeys) GetKeys() []*HotKey {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+type HotKey struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// For people; cut if it is long.
+	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// How many of the total are its records, at least.
+	Records       float64 `protobuf:"fixed64,2,opt,name=records,proto3" json:"records,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HotKey) Reset() {
+	*x = HotKey{}
+	mi := &file_cairn_v1_job_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HotKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HotKey) ProtoMessage() {}
+
+func (x *HotKey) ProtoReflect() protoreflect.Message {
+	mi := &file_cairn_v1_job_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HotKey.ProtoReflect.Descriptor instead.
+func (*HotKey) Descriptor() ([]byte, []int) {
+	return file_cairn_v1_job_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *HotKey) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *HotKey) GetRecords() float64 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
 var File_cairn_v1_job_proto protoreflect.FileDescriptor
 
 const file_cairn_v1_job_proto_rawDesc = "" +
@@ -1149,7 +1266,14 @@ const file_cairn_v1_job_proto_rawDesc = "" +
 	"\x05stack\x18\x05 \x01(\tR\x05stack\"7\n" +
 	"\aProgram\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\tR\aversion*\x99\x01\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\"a\n" +
+	"\aHotKeys\x12\x1a\n" +
+	"\boperator\x18\x01 \x01(\tR\boperator\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x01R\x05total\x12$\n" +
+	"\x04keys\x18\x03 \x03(\v2\x10.cairn.v1.HotKeyR\x04keys\"4\n" +
+	"\x06HotKey\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x18\n" +
+	"\arecords\x18\x02 \x01(\x01R\arecords*\x99\x01\n" +
 	"\tPartition\x12\x19\n" +
 	"\x15PARTITION_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11PARTITION_FORWARD\x10\x01\x12\x12\n" +
@@ -1193,7 +1317,7 @@ func file_cairn_v1_job_proto_rawDescGZIP() []byte {
 }
 
 var file_cairn_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_cairn_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_cairn_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_cairn_v1_job_proto_goTypes = []any{
 	(Partition)(0),              // 0: cairn.v1.Partition
 	(CheckpointMode)(0),         // 1: cairn.v1.CheckpointMode
@@ -1208,34 +1332,37 @@ var file_cairn_v1_job_proto_goTypes = []any{
 	(*Spec)(nil),                // 10: cairn.v1.Spec
 	(*Failure)(nil),             // 11: cairn.v1.Failure
 	(*Program)(nil),             // 12: cairn.v1.Program
-	nil,                         // 13: cairn.v1.Settings.StateBackendsEntry
-	nil,                         // 14: cairn.v1.Spec.ArgsEntry
-	(*durationpb.Duration)(nil), // 15: google.protobuf.Duration
+	(*HotKeys)(nil),             // 13: cairn.v1.HotKeys
+	(*HotKey)(nil),              // 14: cairn.v1.HotKey
+	nil,                         // 15: cairn.v1.Settings.StateBackendsEntry
+	nil,                         // 16: cairn.v1.Spec.ArgsEntry
+	(*durationpb.Duration)(nil), // 17: google.protobuf.Duration
 }
 var file_cairn_v1_job_proto_depIdxs = []int32{
 	0,  // 0: cairn.v1.Edge.partition:type_name -> cairn.v1.Partition
 	5,  // 1: cairn.v1.Operator.inputs:type_name -> cairn.v1.Edge
 	6,  // 2: cairn.v1.Operator.state:type_name -> cairn.v1.StateDecl
 	7,  // 3: cairn.v1.Graph.operators:type_name -> cairn.v1.Operator
-	15, // 4: cairn.v1.Settings.flush_timeout:type_name -> google.protobuf.Duration
-	15, // 5: cairn.v1.Settings.checkpoint_interval:type_name -> google.protobuf.Duration
+	17, // 4: cairn.v1.Settings.flush_timeout:type_name -> google.protobuf.Duration
+	17, // 5: cairn.v1.Settings.checkpoint_interval:type_name -> google.protobuf.Duration
 	1,  // 6: cairn.v1.Settings.checkpoint_mode:type_name -> cairn.v1.CheckpointMode
-	15, // 7: cairn.v1.Settings.checkpoint_timeout:type_name -> google.protobuf.Duration
-	15, // 8: cairn.v1.Settings.min_pause:type_name -> google.protobuf.Duration
+	17, // 7: cairn.v1.Settings.checkpoint_timeout:type_name -> google.protobuf.Duration
+	17, // 8: cairn.v1.Settings.min_pause:type_name -> google.protobuf.Duration
 	2,  // 9: cairn.v1.Settings.on_cancel:type_name -> cairn.v1.OnCancel
 	3,  // 10: cairn.v1.Settings.restart_strategy:type_name -> cairn.v1.RestartStrategy
-	15, // 11: cairn.v1.Settings.restart_initial:type_name -> google.protobuf.Duration
-	15, // 12: cairn.v1.Settings.restart_max:type_name -> google.protobuf.Duration
-	13, // 13: cairn.v1.Settings.state_backends:type_name -> cairn.v1.Settings.StateBackendsEntry
-	14, // 14: cairn.v1.Spec.args:type_name -> cairn.v1.Spec.ArgsEntry
+	17, // 11: cairn.v1.Settings.restart_initial:type_name -> google.protobuf.Duration
+	17, // 12: cairn.v1.Settings.restart_max:type_name -> google.protobuf.Duration
+	15, // 13: cairn.v1.Settings.state_backends:type_name -> cairn.v1.Settings.StateBackendsEntry
+	16, // 14: cairn.v1.Spec.args:type_name -> cairn.v1.Spec.ArgsEntry
 	9,  // 15: cairn.v1.Spec.settings:type_name -> cairn.v1.Settings
 	8,  // 16: cairn.v1.Spec.graph:type_name -> cairn.v1.Graph
 	4,  // 17: cairn.v1.Failure.class:type_name -> cairn.v1.FailureClass
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	14, // 18: cairn.v1.HotKeys.keys:type_name -> cairn.v1.HotKey
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_cairn_v1_job_proto_init() }
@@ -1249,7 +1376,7 @@ func file_cairn_v1_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cairn_v1_job_proto_rawDesc), len(file_cairn_v1_job_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -559,8 +559,10 @@ type JobDetail struct {
 	// The latest ones, oldest first.
 	Events []*JobEvent `protobuf:"bytes,5,rep,name=events,proto3" json:"events,omitempty"`
 	// The checkpoint that the present attempt started from; 0 when it started from nothing.
-	Restored      uint64    `protobuf:"varint,6,opt,name=restored,proto3" json:"restored,omitempty"`
-	Progress      *Progress `protobuf:"bytes,7,opt,name=progress,proto3" json:"progress,omitempty"`
+	Restored uint64    `protobuf:"varint,6,opt,name=restored,proto3" json:"restored,omitempty"`
+	Progress *Progress `protobuf:"bytes,7,opt,name=progress,proto3" json:"progress,omitempty"`
+	// By operator with keyed state; empty while a job is watched.
+	HotKeys       []*HotKeys `protobuf:"bytes,8,rep,name=hot_keys,json=hotKeys,proto3" json:"hot_keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -640,6 +642,13 @@ func (x *JobDetail) GetRestored() uint64 {
 func (x *JobDetail) GetProgress() *Progress {
 	if x != nil {
 		return x.Progress
+	}
+	return nil
+}
+
+func (x *JobDetail) GetHotKeys() []*HotKeys {
+	if x != nil {
+		return x.HotKeys
 	}
 	return nil
 }
@@ -2233,7 +2242,7 @@ const file_cairn_v1_jobs_proto_rawDesc = "" +
 	"\bJobEvent\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\"\x98\x02\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\xc6\x02\n" +
 	"\tJobDetail\x12\x1f\n" +
 	"\x03job\x18\x01 \x01(\v2\r.cairn.v1.JobR\x03job\x12\"\n" +
 	"\x04spec\x18\x02 \x01(\v2\x0e.cairn.v1.SpecR\x04spec\x12 \n" +
@@ -2241,7 +2250,8 @@ const file_cairn_v1_jobs_proto_rawDesc = "" +
 	"\bvertices\x18\x04 \x03(\v2\x10.cairn.v1.VertexR\bvertices\x12*\n" +
 	"\x06events\x18\x05 \x03(\v2\x12.cairn.v1.JobEventR\x06events\x12\x1a\n" +
 	"\brestored\x18\x06 \x01(\x04R\brestored\x12.\n" +
-	"\bprogress\x18\a \x01(\v2\x12.cairn.v1.ProgressR\bprogress\"\xd1\x02\n" +
+	"\bprogress\x18\a \x01(\v2\x12.cairn.v1.ProgressR\bprogress\x12,\n" +
+	"\bhot_keys\x18\b \x03(\v2\x11.cairn.v1.HotKeysR\ahotKeys\"\xd1\x02\n" +
 	"\bProgress\x120\n" +
 	"\tincidents\x18\x01 \x03(\v2\x12.cairn.v1.IncidentR\tincidents\x123\n" +
 	"\x15checkpoints_completed\x18\x02 \x01(\x03R\x14checkpointsCompleted\x12-\n" +
@@ -2437,10 +2447,11 @@ var file_cairn_v1_jobs_proto_goTypes = []any{
 	(*Task)(nil),                      // 38: cairn.v1.Task
 	(TaskState)(0),                    // 39: cairn.v1.TaskState
 	(*Spec)(nil),                      // 40: cairn.v1.Spec
-	(*durationpb.Duration)(nil),       // 41: google.protobuf.Duration
-	(CheckpointMode)(0),               // 42: cairn.v1.CheckpointMode
-	(*CheckpointStats)(nil),           // 43: cairn.v1.CheckpointStats
-	(*WorkerInfo)(nil),                // 44: cairn.v1.WorkerInfo
+	(*HotKeys)(nil),                   // 41: cairn.v1.HotKeys
+	(*durationpb.Duration)(nil),       // 42: google.protobuf.Duration
+	(CheckpointMode)(0),               // 43: cairn.v1.CheckpointMode
+	(*CheckpointStats)(nil),           // 44: cairn.v1.CheckpointStats
+	(*WorkerInfo)(nil),                // 45: cairn.v1.WorkerInfo
 }
 var file_cairn_v1_jobs_proto_depIdxs = []int32{
 	0,  // 0: cairn.v1.Job.state:type_name -> cairn.v1.JobState
@@ -2460,58 +2471,59 @@ var file_cairn_v1_jobs_proto_depIdxs = []int32{
 	3,  // 14: cairn.v1.JobDetail.vertices:type_name -> cairn.v1.Vertex
 	5,  // 15: cairn.v1.JobDetail.events:type_name -> cairn.v1.JobEvent
 	7,  // 16: cairn.v1.JobDetail.progress:type_name -> cairn.v1.Progress
-	8,  // 17: cairn.v1.Progress.incidents:type_name -> cairn.v1.Incident
-	9,  // 18: cairn.v1.Progress.last_checkpoint:type_name -> cairn.v1.Checkpoint
-	36, // 19: cairn.v1.Progress.running_since:type_name -> google.protobuf.Timestamp
-	36, // 20: cairn.v1.Incident.time:type_name -> google.protobuf.Timestamp
-	37, // 21: cairn.v1.Incident.failure:type_name -> cairn.v1.Failure
-	41, // 22: cairn.v1.Incident.recovery:type_name -> google.protobuf.Duration
-	1,  // 23: cairn.v1.Checkpoint.state:type_name -> cairn.v1.CheckpointState
-	42, // 24: cairn.v1.Checkpoint.mode:type_name -> cairn.v1.CheckpointMode
-	36, // 25: cairn.v1.Checkpoint.triggered:type_name -> google.protobuf.Timestamp
-	41, // 26: cairn.v1.Checkpoint.duration:type_name -> google.protobuf.Duration
-	38, // 27: cairn.v1.TaskCheckpoint.task:type_name -> cairn.v1.Task
-	43, // 28: cairn.v1.TaskCheckpoint.stats:type_name -> cairn.v1.CheckpointStats
-	44, // 29: cairn.v1.Node.worker:type_name -> cairn.v1.WorkerInfo
-	36, // 30: cairn.v1.Node.connected:type_name -> google.protobuf.Timestamp
-	36, // 31: cairn.v1.Node.heartbeat:type_name -> google.protobuf.Timestamp
-	40, // 32: cairn.v1.SubmitJobRequest.spec:type_name -> cairn.v1.Spec
-	2,  // 33: cairn.v1.SubmitJobResponse.job:type_name -> cairn.v1.Job
-	2,  // 34: cairn.v1.ListJobsResponse.jobs:type_name -> cairn.v1.Job
-	6,  // 35: cairn.v1.GetJobResponse.job:type_name -> cairn.v1.JobDetail
-	6,  // 36: cairn.v1.WatchJobResponse.job:type_name -> cairn.v1.JobDetail
-	2,  // 37: cairn.v1.CancelJobResponse.job:type_name -> cairn.v1.Job
-	9,  // 38: cairn.v1.TriggerCheckpointResponse.checkpoint:type_name -> cairn.v1.Checkpoint
-	9,  // 39: cairn.v1.ListCheckpointsResponse.checkpoints:type_name -> cairn.v1.Checkpoint
-	9,  // 40: cairn.v1.GetCheckpointResponse.checkpoint:type_name -> cairn.v1.Checkpoint
-	10, // 41: cairn.v1.GetCheckpointResponse.tasks:type_name -> cairn.v1.TaskCheckpoint
-	11, // 42: cairn.v1.GetCheckpointResponse.operators:type_name -> cairn.v1.OperatorCheckpoint
-	12, // 43: cairn.v1.ListNodesResponse.nodes:type_name -> cairn.v1.Node
-	13, // 44: cairn.v1.JobService.SubmitJob:input_type -> cairn.v1.SubmitJobRequest
-	15, // 45: cairn.v1.JobService.ListJobs:input_type -> cairn.v1.ListJobsRequest
-	17, // 46: cairn.v1.JobService.GetJob:input_type -> cairn.v1.GetJobRequest
-	19, // 47: cairn.v1.JobService.WatchJob:input_type -> cairn.v1.WatchJobRequest
-	21, // 48: cairn.v1.JobService.CancelJob:input_type -> cairn.v1.CancelJobRequest
-	23, // 49: cairn.v1.JobService.TriggerCheckpoint:input_type -> cairn.v1.TriggerCheckpointRequest
-	25, // 50: cairn.v1.JobService.ListCheckpoints:input_type -> cairn.v1.ListCheckpointsRequest
-	27, // 51: cairn.v1.JobService.GetCheckpoint:input_type -> cairn.v1.GetCheckpointRequest
-	29, // 52: cairn.v1.JobService.ListNodes:input_type -> cairn.v1.ListNodesRequest
-	31, // 53: cairn.v1.JobService.GetVersion:input_type -> cairn.v1.GetVersionRequest
-	14, // 54: cairn.v1.JobService.SubmitJob:output_type -> cairn.v1.SubmitJobResponse
-	16, // 55: cairn.v1.JobService.ListJobs:output_type -> cairn.v1.ListJobsResponse
-	18, // 56: cairn.v1.JobService.GetJob:output_type -> cairn.v1.GetJobResponse
-	20, // 57: cairn.v1.JobService.WatchJob:output_type -> cairn.v1.WatchJobResponse
-	22, // 58: cairn.v1.JobService.CancelJob:output_type -> cairn.v1.CancelJobResponse
-	24, // 59: cairn.v1.JobService.TriggerCheckpoint:output_type -> cairn.v1.TriggerCheckpointResponse
-	26, // 60: cairn.v1.JobService.ListCheckpoints:output_type -> cairn.v1.ListCheckpointsResponse
-	28, // 61: cairn.v1.JobService.GetCheckpoint:output_type -> cairn.v1.GetCheckpointResponse
-	30, // 62: cairn.v1.JobService.ListNodes:output_type -> cairn.v1.ListNodesResponse
-	32, // 63: cairn.v1.JobService.GetVersion:output_type -> cairn.v1.GetVersionResponse
-	54, // [54:64] is the sub-list for method output_type
-	44, // [44:54] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	41, // 17: cairn.v1.JobDetail.hot_keys:type_name -> cairn.v1.HotKeys
+	8,  // 18: cairn.v1.Progress.incidents:type_name -> cairn.v1.Incident
+	9,  // 19: cairn.v1.Progress.last_checkpoint:type_name -> cairn.v1.Checkpoint
+	36, // 20: cairn.v1.Progress.running_since:type_name -> google.protobuf.Timestamp
+	36, // 21: cairn.v1.Incident.time:type_name -> google.protobuf.Timestamp
+	37, // 22: cairn.v1.Incident.failure:type_name -> cairn.v1.Failure
+	42, // 23: cairn.v1.Incident.recovery:type_name -> google.protobuf.Duration
+	1,  // 24: cairn.v1.Checkpoint.state:type_name -> cairn.v1.CheckpointState
+	43, // 25: cairn.v1.Checkpoint.mode:type_name -> cairn.v1.CheckpointMode
+	36, // 26: cairn.v1.Checkpoint.triggered:type_name -> google.protobuf.Timestamp
+	42, // 27: cairn.v1.Checkpoint.duration:type_name -> google.protobuf.Duration
+	38, // 28: cairn.v1.TaskCheckpoint.task:type_name -> cairn.v1.Task
+	44, // 29: cairn.v1.TaskCheckpoint.stats:type_name -> cairn.v1.CheckpointStats
+	45, // 30: cairn.v1.Node.worker:type_name -> cairn.v1.WorkerInfo
+	36, // 31: cairn.v1.Node.connected:type_name -> google.protobuf.Timestamp
+	36, // 32: cairn.v1.Node.heartbeat:type_name -> google.protobuf.Timestamp
+	40, // 33: cairn.v1.SubmitJobRequest.spec:type_name -> cairn.v1.Spec
+	2,  // 34: cairn.v1.SubmitJobResponse.job:type_name -> cairn.v1.Job
+	2,  // 35: cairn.v1.ListJobsResponse.jobs:type_name -> cairn.v1.Job
+	6,  // 36: cairn.v1.GetJobResponse.job:type_name -> cairn.v1.JobDetail
+	6,  // 37: cairn.v1.WatchJobResponse.job:type_name -> cairn.v1.JobDetail
+	2,  // 38: cairn.v1.CancelJobResponse.job:type_name -> cairn.v1.Job
+	9,  // 39: cairn.v1.TriggerCheckpointResponse.checkpoint:type_name -> cairn.v1.Checkpoint
+	9,  // 40: cairn.v1.ListCheckpointsResponse.checkpoints:type_name -> cairn.v1.Checkpoint
+	9,  // 41: cairn.v1.GetCheckpointResponse.checkpoint:type_name -> cairn.v1.Checkpoint
+	10, // 42: cairn.v1.GetCheckpointResponse.tasks:type_name -> cairn.v1.TaskCheckpoint
+	11, // 43: cairn.v1.GetCheckpointResponse.operators:type_name -> cairn.v1.OperatorCheckpoint
+	12, // 44: cairn.v1.ListNodesResponse.nodes:type_name -> cairn.v1.Node
+	13, // 45: cairn.v1.JobService.SubmitJob:input_type -> cairn.v1.SubmitJobRequest
+	15, // 46: cairn.v1.JobService.ListJobs:input_type -> cairn.v1.ListJobsRequest
+	17, // 47: cairn.v1.JobService.GetJob:input_type -> cairn.v1.GetJobRequest
+	19, // 48: cairn.v1.JobService.WatchJob:input_type -> cairn.v1.WatchJobRequest
+	21, // 49: cairn.v1.JobService.CancelJob:input_type -> cairn.v1.CancelJobRequest
+	23, // 50: cairn.v1.JobService.TriggerCheckpoint:input_type -> cairn.v1.TriggerCheckpointRequest
+	25, // 51: cairn.v1.JobService.ListCheckpoints:input_type -> cairn.v1.ListCheckpointsRequest
+	27, // 52: cairn.v1.JobService.GetCheckpoint:input_type -> cairn.v1.GetCheckpointRequest
+	29, // 53: cairn.v1.JobService.ListNodes:input_type -> cairn.v1.ListNodesRequest
+	31, // 54: cairn.v1.JobService.GetVersion:input_type -> cairn.v1.GetVersionRequest
+	14, // 55: cairn.v1.JobService.SubmitJob:output_type -> cairn.v1.SubmitJobResponse
+	16, // 56: cairn.v1.JobService.ListJobs:output_type -> cairn.v1.ListJobsResponse
+	18, // 57: cairn.v1.JobService.GetJob:output_type -> cairn.v1.GetJobResponse
+	20, // 58: cairn.v1.JobService.WatchJob:output_type -> cairn.v1.WatchJobResponse
+	22, // 59: cairn.v1.JobService.CancelJob:output_type -> cairn.v1.CancelJobResponse
+	24, // 60: cairn.v1.JobService.TriggerCheckpoint:output_type -> cairn.v1.TriggerCheckpointResponse
+	26, // 61: cairn.v1.JobService.ListCheckpoints:output_type -> cairn.v1.ListCheckpointsResponse
+	28, // 62: cairn.v1.JobService.GetCheckpoint:output_type -> cairn.v1.GetCheckpointResponse
+	30, // 63: cairn.v1.JobService.ListNodes:output_type -> cairn.v1.ListNodesResponse
+	32, // 64: cairn.v1.JobService.GetVersion:output_type -> cairn.v1.GetVersionResponse
+	55, // [55:65] is the sub-list for method output_type
+	45, // [45:55] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_cairn_v1_jobs_proto_init() }

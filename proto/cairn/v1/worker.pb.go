@@ -1533,6 +1533,7 @@ type Counters struct {
 	Run           *Run                   `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
 	Task          *Task                  `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
 	Values        map[string]int64       `protobuf:"bytes,3,rep,name=values,proto3" json:"values,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Hot           []*HotKeys             `protobuf:"bytes,4,rep,name=hot,proto3" json:"hot,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1584,6 +1585,13 @@ func (x *Counters) GetTask() *Task {
 func (x *Counters) GetValues() map[string]int64 {
 	if x != nil {
 		return x.Values
+	}
+	return nil
+}
+
+func (x *Counters) GetHot() []*HotKeys {
+	if x != nil {
+		return x.Hot
 	}
 	return nil
 }
@@ -1704,11 +1712,12 @@ const file_cairn_v1_worker_proto_rawDesc = "" +
 	"\x03run\x18\x01 \x01(\v2\r.cairn.v1.RunR\x03run\x12\"\n" +
 	"\x04from\x18\x02 \x01(\v2\x0e.cairn.v1.TaskR\x04from\x12\x1e\n" +
 	"\x02to\x18\x03 \x01(\v2\x0e.cairn.v1.TaskR\x02to\x12\x12\n" +
-	"\x04body\x18\x04 \x01(\fR\x04body\"\xc2\x01\n" +
+	"\x04body\x18\x04 \x01(\fR\x04body\"\xe7\x01\n" +
 	"\bCounters\x12\x1f\n" +
 	"\x03run\x18\x01 \x01(\v2\r.cairn.v1.RunR\x03run\x12\"\n" +
 	"\x04task\x18\x02 \x01(\v2\x0e.cairn.v1.TaskR\x04task\x126\n" +
-	"\x06values\x18\x03 \x03(\v2\x1e.cairn.v1.Counters.ValuesEntryR\x06values\x1a9\n" +
+	"\x06values\x18\x03 \x03(\v2\x1e.cairn.v1.Counters.ValuesEntryR\x06values\x12#\n" +
+	"\x03hot\x18\x04 \x03(\v2\x11.cairn.v1.HotKeysR\x03hot\x1a9\n" +
 	"\vValuesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x012S\n" +
@@ -1762,7 +1771,8 @@ var file_cairn_v1_worker_proto_goTypes = []any{
 	(TaskState)(0),              // 30: cairn.v1.TaskState
 	(*Failure)(nil),             // 31: cairn.v1.Failure
 	(*CheckpointStats)(nil),     // 32: cairn.v1.CheckpointStats
-	(*SubtaskSnapshot)(nil),     // 33: cairn.v1.SubtaskSnapshot
+	(*HotKeys)(nil),             // 33: cairn.v1.HotKeys
+	(*SubtaskSnapshot)(nil),     // 34: cairn.v1.SubtaskSnapshot
 }
 var file_cairn_v1_worker_proto_depIdxs = []int32{
 	2,  // 0: cairn.v1.SessionRequest.register:type_name -> cairn.v1.Register
@@ -1821,14 +1831,15 @@ var file_cairn_v1_worker_proto_depIdxs = []int32{
 	24, // 53: cairn.v1.Counters.run:type_name -> cairn.v1.Run
 	27, // 54: cairn.v1.Counters.task:type_name -> cairn.v1.Task
 	21, // 55: cairn.v1.Counters.values:type_name -> cairn.v1.Counters.ValuesEntry
-	33, // 56: cairn.v1.Ack.OperatorsEntry.value:type_name -> cairn.v1.SubtaskSnapshot
-	0,  // 57: cairn.v1.WorkerService.Session:input_type -> cairn.v1.SessionRequest
-	1,  // 58: cairn.v1.WorkerService.Session:output_type -> cairn.v1.SessionResponse
-	58, // [58:59] is the sub-list for method output_type
-	57, // [57:58] is the sub-list for method input_type
-	57, // [57:57] is the sub-list for extension type_name
-	57, // [57:57] is the sub-list for extension extendee
-	0,  // [0:57] is the sub-list for field type_name
+	33, // 56: cairn.v1.Counters.hot:type_name -> cairn.v1.HotKeys
+	34, // 57: cairn.v1.Ack.OperatorsEntry.value:type_name -> cairn.v1.SubtaskSnapshot
+	0,  // 58: cairn.v1.WorkerService.Session:input_type -> cairn.v1.SessionRequest
+	1,  // 59: cairn.v1.WorkerService.Session:output_type -> cairn.v1.SessionResponse
+	59, // [59:60] is the sub-list for method output_type
+	58, // [58:59] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_cairn_v1_worker_proto_init() }
