@@ -21,7 +21,7 @@ import (
 func (a *App) stateCommand() *cobra.Command {
 	return a.group(
 		&cobra.Command{Use: "state", Short: "looks into checkpoints and savepoints, without a cluster and without the program"},
-		a.stateListCommand(), a.stateGetCommand(), a.stateDumpCommand(),
+		a.stateListCommand(), a.stateGetCommand(), a.stateDumpCommand(), a.stateDiffCommand(),
 	)
 }
 
