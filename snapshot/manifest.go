@@ -44,6 +44,8 @@ type Manifest struct {
 	Epoch      job.Epoch // Of the leader that wrote it.
 	Mode       job.Mode
 	Final      bool `json:",omitempty"` // Every task had reached the end of its data.
+	// Derived is set in a savepoint that no job has written: it says what it was made from.
+	Derived string `json:",omitempty"`
 	Created    time.Time
 
 	K           int    // Number of key groups.

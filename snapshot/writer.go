@@ -34,6 +34,9 @@ type WriterConfig struct {
 	Epoch      job.Epoch // Of the leader that triggered the checkpoint.
 	Task       job.Task
 
+	// Object is the key of the object in place of the one that a checkpoint's has: for savepoints, which may be anywhere.
+	Object string
+
 	InlineLimit int    // Most bytes of all inline sections together. Zero: DefaultInlineLimit; negative: none.
 	SpoolMemory int    // Bytes kept in memory; what is more goes to a temporary file. Zero: DefaultSpoolMemory.
 	TempDir     string // For that file. Empty: the system's.
@@ -62,7 +65,10 @@ func NewWriter(c WriterConfig) (*Writer, error) {
 	if c.SpoolMemory == 0 {
 		c.SpoolMemory = DefaultSpoolMemory
 	}
-	w := &Writer{c: c, key: objectKey(c), inline: max(c.InlineLimit, 0)}
+	if c.Object == "" {
+		c.Object = objectKey(c)
+	}
+	w := &Writer{c: c, key: c.Object, inline: max(c.InlineLimit, 0)}
 	if err := blob.CheckKey(w.key); err != nil {
 		return nil, fmt.Errorf("snapshot of %v for checkpoint %v: %w", c.Task, c.Checkpoint, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cairnstream/cairn/blob"
+	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/snapshot"
 )
 
@@ -41,4 +42,29 @@ func (h *Harness) Save(s *Snapshot, store blob.Store, cluster string) (manifest 
 		h.t.Fatal(err)
 	}
 	return manifest
+}
+
+// Load makes a Snapshot of a checkpoint or savepoint in a store, to Restore the job from. The key is that of its manifest.
+func (h *Harness) Load(store blob.Store, manifest string) *Snapshot {
+	h.t.Helper()
+	ctx := context.Background()
+	m, err := snapshot.LoadManifest(ctx, store, manifest)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, key := range snapshot.ObjectsOf(m) {
+		data, err := blob.ReadAll(ctx, store, key, 1<<30)
+		if err == nil {
+			err = blob.PutBytes(ctx, h.blob, key, data)
+		}
+		if err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	s := &Snapshot{restore: job.Restore{Checkpoint: h.next, Manifest: manifest, Operators: map[string]job.OperatorSnapshot{}}, parallelism: 1}
+	for name, op := range m.Operators {
+		s.restore.Operators[name] = op
+		s.parallelism = max(s.parallelism, op.Parallelism)
+	}
+	return s
 }
