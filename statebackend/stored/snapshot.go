@@ -157,7 +157,16 @@ func (s *Snapshot) statesOf(operator string) []*State {
 		if base, ok := strings.CutSuffix(name, itemsSuffix); ok && tables[base] != nil && twoTables(tables[base].value) {
 			continue // A part of that state.
 		}
-		out = append(out, s.newState(operator, tables[name], tables[name+itemsSuffix], decls[name]))
+		items := tables[name+itemsSuffix]
+		if items == nil && twoTables(tables[name].value) {
+			items = emptyItems(decls, name)
+			if items == nil { // Lists that fit into their heads have no parts.
+				_, elem, _ := strings.Cut(tables[name].value, ":")
+				_, key, _ := strings.Cut(tables[name].key, ":")
+				items = &table{name: name + itemsSuffix, kind: statebackend.KindKeyed, key: "list-item:" + key, value: "list-part:" + elem, last: -1}
+			}
+		}
+		out = append(out, s.newState(operator, tables[name], items, decls[name]))
 	}
 	for _, name := range slices.Sorted(maps.Keys(decls)) {
 		d := decls[name]
@@ -177,7 +186,7 @@ func (s *Snapshot) statesOf(operator string) []*State {
 	return out
 }
 
-// emptyItems is the second table of a state that is empty.
+// emptyItems is the second table of a state, as it is declared.
 func emptyItems(decls map[string]job.StateDecl, name string) *table {
 	d, ok := decls[name+itemsSuffix]
 	if !ok || !twoTables(decls[name].Value) {

@@ -2,6 +2,7 @@ package stored
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -394,26 +395,12 @@ func (st *State) Get(ctx context.Context, key []byte) ([]*Entry, error) {
 	if err != nil || main == nil {
 		return nil, err
 	}
-	var out []*Entry
-	switch st.Kind {
-	case Map:
-		if items == nil {
-			return nil, st.fail(corrupt("there are heads of maps, but no entries"))
+	if !oneValue(st.Kind) {
+		held, err := st.load(ctx, main, items, job.GroupRange{First: group, Last: group}, func(k []byte) bool { return bytes.Equal(k, key) })
+		if err != nil || held[string(key)] == nil {
+			return nil, err
 		}
-		return st.getMap(ctx, main, items, group, key)
-	case List:
-		return st.getLists(ctx, main, items, group, key)
-	case Timers, Windows:
-		err := st.withKey(ctx, main, st.mainLayout, group, key, func(k, v []byte) error {
-			e := new(Entry)
-			out = append(out, e)
-			return st.parse(e, group, bytes.Clone(k), bytes.Clone(v))
-		})
-		if err != nil {
-			return nil, st.fail(err)
-		}
-		slices.SortFunc(out, func(a, b *Entry) int { return int(min(max(a.Time-b.Time, -1), 1)) })
-		return out, nil
+		return held[string(key)].entries, nil
 	}
 	value, found, err := main.Get(ctx, group, key)
 	if err != nil || !found {
@@ -451,61 +438,119 @@ func (st *State) GetMap(ctx context.Context, key, mapKey []byte) (*Entry, error)
 	return e, nil
 }
 
-// withKey visits the entries of a table that have this user's key.
-func (st *State) withKey(ctx context.Context, src Source, l layouts, group int, key []byte, visit func(k, v []byte) error) error {
-	return src.Each(ctx, job.GroupRange{First: group, Last: group}, func(_ int, k, v []byte) error {
-		if !bytes.HasPrefix(k, key) {
-			return nil
-		}
-		if n, err := l.key.UserLen(k); err != nil || n != len(key) {
-			return err
-		}
-		return visit(k, v)
-	})
+// held is what a state has of one user's key.
+type held struct {
+	entries     []*Entry // In the order that Get has.
+	main, items [][]byte // The keys in its tables.
 }
 
-func (st *State) getMap(ctx context.Context, heads, items Source, group int, key []byte) ([]*Entry, error) {
-	head, found, err := heads.Get(ctx, group, key)
-	if err != nil || !found {
-		return nil, err
+// load reads what there is of the wanted keys of some groups. main and items may be nil.
+func (st *State) load(ctx context.Context, main, items Source, groups job.GroupRange, want func(key []byte) bool) (map[string]*held, error) {
+	out := map[string]*held{}
+	wanted := func(src Source, l layouts, visit func(h *held, group int, k, v []byte) error) error {
+		if src == nil {
+			return nil
+		}
+		return src.Each(ctx, groups, func(g int, k, v []byte) error {
+			n, err := l.key.UserLen(k)
+			if err != nil {
+				return st.fail(corrupt("key: %v", err))
+			}
+			if !want(k[:n]) {
+				return nil
+			}
+			h := out[string(k[:n])]
+			if h == nil {
+				h = &held{}
+				out[string(k[:n])] = h
+			}
+			return visit(h, g, bytes.Clone(k), bytes.Clone(v))
+		})
 	}
-	var h codec.Parts
-	if _, err := st.mainLayout.value.Split(head, &h); err != nil {
-		return nil, st.fail(corrupt("head of a map: %v", err))
-	}
-	type link struct {
-		e    *Entry
-		next []byte
-	}
-	links := map[string]link{}
-	err = st.withKey(ctx, items, st.itemsLayout, group, key, func(k, v []byte) error {
-		k, v = bytes.Clone(k), bytes.Clone(v)
+	itemValues := map[string][]byte{}
+	heads := map[string][]byte{}
+	err := wanted(items, st.itemsLayout, func(h *held, g int, k, v []byte) error {
+		h.items = append(h.items, k)
+		if st.Kind == List {
+			itemValues[string(k)] = v
+			return nil
+		}
 		e := new(Entry)
-		if err := st.parse(e, group, k, v); err != nil {
-			return st.fail(err)
-		}
-		next, err := st.next(v)
-		if err != nil {
-			return st.fail(err)
-		}
-		links[string(e.MapKey)] = link{e, next}
-		return nil
+		h.entries = append(h.entries, e)
+		itemValues[string(k)] = v
+		return st.located(st.parse(e, g, k, v))
 	})
 	if err != nil {
 		return nil, err
 	}
-	var out []*Entry
+	err = wanted(main, st.mainLayout, func(h *held, g int, k, v []byte) error {
+		h.main = append(h.main, k)
+		switch st.Kind {
+		case Map:
+			heads[string(k)] = v
+			return nil
+		case List:
+			e, err := st.list(g, k, v, func(k []byte) ([]byte, bool) {
+				v, ok := itemValues[string(k)]
+				return v, ok
+			})
+			h.entries = append(h.entries, e)
+			return st.located(err)
+		}
+		e := new(Entry)
+		h.entries = append(h.entries, e)
+		return st.located(st.parse(e, g, k, v))
+	})
+	if err != nil {
+		return nil, err
+	}
+	for key, h := range out {
+		if st.Kind != Map {
+			slices.SortFunc(h.entries, func(a, b *Entry) int { return cmp.Compare(a.Time, b.Time) })
+			continue
+		}
+		if h.entries, err = st.chained(heads[key], h.entries, func(e *Entry) []byte { return itemValues[key+string(e.MapKey)] }); err != nil {
+			return nil, st.fail(err)
+		}
+	}
+	return out, nil
+}
+
+func (st *State) located(err error) error {
+	if err == nil {
+		return nil
+	}
+	return st.fail(err)
+}
+
+// chained puts the entries of a map in their order. value is what the table has of one.
+func (st *State) chained(head []byte, entries []*Entry, value func(*Entry) []byte) ([]*Entry, error) {
+	if head == nil {
+		return nil, corrupt("%d entries of a map without a head", len(entries))
+	}
+	var h codec.Parts
+	if _, err := st.mainLayout.value.Split(head, &h); err != nil {
+		return nil, corrupt("head of a map: %v", err)
+	}
+	links := make(map[string]*Entry, len(entries))
+	for _, e := range entries {
+		links[string(e.MapKey)] = e
+	}
+	out := make([]*Entry, 0, len(entries))
 	for at := h.Vals[0]; at != nil; {
-		l, ok := links[string(at)]
-		if !ok {
-			return nil, st.fail(corrupt("the entries of a map of %d do not lead to each other", h.Nums[0]))
+		e := links[string(at)]
+		if e == nil {
+			return nil, corrupt("the entries of a map of %d do not lead to each other", h.Nums[0])
 		}
 		delete(links, string(at))
-		out = append(out, l.e)
-		at = l.next
+		out = append(out, e)
+		var err error
+		if at, err = st.next(value(e)); err != nil {
+			return nil, err
+		}
 	}
 	if len(links) > 0 || int64(len(out)) != h.Nums[0] {
-		return nil, st.fail(corrupt("a map of %d entries has %d that lead to each other and %d more", h.Nums[0], len(out), len(links)))
+		return nil, corrupt("a map of %d entries has %d that lead to each other and %d more", h.Nums[0], len(out), len(links))
 	}
 	return out, nil
 }
@@ -524,31 +569,4 @@ func (st *State) next(value []byte) ([]byte, error) {
 		return nil, corrupt("value: %v", err)
 	}
 	return p.Vals[1], nil
-}
-
-func (st *State) getLists(ctx context.Context, heads, items Source, group int, key []byte) ([]*Entry, error) {
-	parts := map[string][]byte{}
-	if items != nil {
-		err := st.withKey(ctx, items, st.itemsLayout, group, key, func(k, v []byte) error {
-			parts[string(k)] = bytes.Clone(v)
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	var out []*Entry
-	err := st.withKey(ctx, heads, st.mainLayout, group, key, func(k, v []byte) error {
-		e, err := st.list(group, bytes.Clone(k), bytes.Clone(v), func(k []byte) ([]byte, bool) {
-			v, ok := parts[string(k)]
-			return v, ok
-		})
-		if err != nil {
-			return st.fail(err)
-		}
-		out = append(out, e)
-		return nil
-	})
-	slices.SortFunc(out, func(a, b *Entry) int { return int(min(max(a.Time-b.Time, -1), 1)) })
-	return out, err
 }
