@@ -223,7 +223,7 @@ func argumentProblems(args, want []string, required int) []string {
 	switch {
 	case len(args) < required:
 		return []string{"missing argument " + strings.Join(want[len(args):required], " ")}
-	case len(args) > len(want):
+	case len(args) > len(want) && !(len(want) > 0 && strings.HasSuffix(want[len(want)-1], "...")):
 		return []string{fmt.Sprintf("unexpected argument %q", strings.Join(args[len(want):], " "))}
 	}
 	return nil

@@ -30,6 +30,7 @@ import (
 
 func TestMain(m *testing.M) {
 	time.Local = time.UTC
+	now = func() time.Time { return at }
 	goleak.VerifyTestMain(m)
 }
 

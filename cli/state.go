@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 	"unicode/utf8"
@@ -22,6 +23,7 @@ func (a *App) stateCommand() *cobra.Command {
 	return a.group(
 		&cobra.Command{Use: "state", Short: "looks into checkpoints and savepoints, without a cluster and without the program"},
 		a.stateListCommand(), a.stateGetCommand(), a.stateDumpCommand(), a.stateDiffCommand(),
+		a.statePatchCommand(), a.stateCreateCommand(),
 	)
 }
 
@@ -121,13 +123,14 @@ func (a *App) stateListCommand() *cobra.Command {
 		m := s.Manifest
 		v := stateListView{
 			Job: string(m.Job), Name: m.JobName, Program: m.Program, Version: m.Version, Checkpoint: uint64(m.Checkpoint),
-			Created: m.Created, KeyGroups: m.K, Bytes: m.Bytes, States: views(s.States(), viewState),
+			Created: m.Created, KeyGroups: m.K, Bytes: m.Bytes, DerivedFrom: m.Derived, States: views(s.States(), viewState),
 		}
 		return write(a.Stdout, format, v, func(w *tabwriter.Writer) {
 			field(w, "Job", fmt.Sprintf("%s (%s)", m.JobName, m.Job))
-			field(w, "Program", m.Program+" "+m.Version)
+			field(w, "Program", strings.TrimSpace(m.Program+" "+m.Version))
 			field(w, "Checkpoint", uint64(m.Checkpoint))
 			field(w, "Created", clock(m.Created))
+			field(w, "Made from", m.Derived)
 			field(w, "Key groups", m.K)
 			field(w, "Size", size(m.Bytes))
 			fmt.Fprintln(w)
