@@ -115,7 +115,7 @@ func (a *App) openSnapshot(ctx context.Context, text string) (_ *opened, err err
 			return nil, err
 		}
 	}
-	s, err := stored.Open(ctx, store, key, stored.Options{})
+	s, err := stored.Open(ctx, store, key, serve.Stored())
 	if err != nil {
 		return nil, noSnapshot(text, err)
 	}

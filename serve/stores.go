@@ -24,6 +24,7 @@ import (
 	"github.com/cairnstream/cairn/statebackend"
 	"github.com/cairnstream/cairn/statebackend/fs"
 	"github.com/cairnstream/cairn/statebackend/memory"
+	"github.com/cairnstream/cairn/statebackend/stored"
 )
 
 // probeTimeout bounds one try to reach a store at start, so that there is a line a second about it.
@@ -75,6 +76,10 @@ func OpenBlob(ctx context.Context, loc blob.Location, readOnly bool) (blob.Store
 	}
 	return openBlob(ctx, loc.String(), prometheus.NewRegistry())
 }
+
+// Stored says how states in snapshots are read without the program: what the backends on maps write is known anyway, and
+// other backends bring the kinds of handles that they have.
+func Stored() stored.Options { return stored.Options{} }
 
 // backend finds a state backend by the name that the setting state.backend has.
 func backend(name string) (statebackend.Factory, error) {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/cairnstream/cairn/blob"
 	"github.com/cairnstream/cairn/blob/mem"
 	"github.com/cairnstream/cairn/codec"
@@ -138,7 +140,7 @@ func (b *bench) tell(key string) string {
 	return fmt.Sprintf("%s %v %v %d%s %v fired %d", t.Key, t.Value, t.Has, t.Old, t.Map, t.List, t.Fired)
 }
 
-func edited(t *testing.T, store *mem.Store, key, to string, lines ...string) string {
+func edited(t rapid.TB, store *mem.Store, key, to string, lines ...string) string {
 	t.Helper()
 	s, err := stored.Open(ctx, store, key, stored.Options{})
 	if err != nil {

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/cairnstream/cairn/blob"
 	"github.com/cairnstream/cairn/blob/mem"
 	"github.com/cairnstream/cairn/codec"
@@ -131,7 +133,7 @@ func numbered(n, size int) []pair {
 	return out
 }
 
-func open(t testing.TB, store blob.Store, key string) *stored.State {
+func open(t rapid.TB, store blob.Store, key string) *stored.State {
 	t.Helper()
 	s, err := stored.Open(ctx, store, key, stored.Options{})
 	if err != nil {
