@@ -24,6 +24,7 @@ import (
 	"github.com/cairnstream/cairn/statebackend"
 	"github.com/cairnstream/cairn/statebackend/fs"
 	"github.com/cairnstream/cairn/statebackend/memory"
+	"github.com/cairnstream/cairn/statebackend/pebble"
 	"github.com/cairnstream/cairn/statebackend/stored"
 )
 
@@ -81,15 +82,21 @@ func OpenBlob(ctx context.Context, loc blob.Location, readOnly bool) (blob.Store
 // other backends bring the kinds of handles that they have.
 func Stored() stored.Options { return stored.Options{} }
 
-// backend finds a state backend by the name that the setting state.backend has.
-func backend(name string) (statebackend.Factory, error) {
+// backends finds a state backend by the name that the setting state.backend has. Those that share something share it as
+// long as the function is in use.
+func backends() func(name string) (statebackend.Factory, error) {
+	trees := &pebble.Factory{}
+	return func(name string) (statebackend.Factory, error) { return backend(name, trees) }
+}
+
+func backend(name string, trees *pebble.Factory) (statebackend.Factory, error) {
 	switch name {
 	case statebackend.Memory:
 		return memory.Factory{}, nil
 	case statebackend.FS:
 		return fs.Factory{}, nil
 	case statebackend.Pebble:
-		return nil, errors.New("state.backend=pebble is not in this build yet: set state.backend=fs")
+		return trees, nil
 	}
 	return nil, fmt.Errorf("there is no state backend %q", name)
 }

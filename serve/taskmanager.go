@@ -264,7 +264,7 @@ func (tm *taskManager) build() error {
 		Local: func(ctx context.Context, p *exchange.Port) exchange.Out {
 			return inproc.Connect(ctx, p, inproc.Options{})
 		},
-		Backend: backend, Log: tm.log, TempDir: tm.dir.spool(), StateDir: tm.dir.ops(), LocalDir: tm.dir.local,
+		Backend: backends(), Log: tm.log, TempDir: tm.dir.spool(), StateDir: tm.dir.ops(), LocalDir: tm.dir.local,
 		StateMemory: statebackend.NewBudget(int64(tm.cfg.StateMemory)),
 	})
 	tm.reg.MustRegister(tm.manager.Collector())

@@ -1,11 +1,13 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/zeebo/xxh3"
@@ -55,6 +57,12 @@ type Writer struct {
 	upload   time.Duration
 	stored   bool
 	failed   error
+	mu       struct { // Of objects of their own.
+		sync.Mutex
+		objects int
+		bytes   int64
+		upload  time.Duration
+	}
 }
 
 // NewWriter makes a Writer. Nothing is stored before Finish.
@@ -91,11 +99,19 @@ func (w *Writer) Operator(name string) *OperatorWriter { return &OperatorWriter{
 // is given up.
 func (w *Writer) Object() string { return w.key }
 
-// Bytes is the size of all sections so far, inline ones included.
-func (w *Writer) Bytes() int64 { return w.bytes }
+// Bytes is the size of all sections and objects so far, inline ones included.
+func (w *Writer) Bytes() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.bytes + w.mu.bytes
+}
 
 // Uploading is how long the store has taken so far.
-func (w *Writer) Uploading() time.Duration { return w.upload }
+func (w *Writer) Uploading() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.upload + w.mu.upload
+}
 
 // Finish stores the object, if any section is not inline. The handles are good only after it succeeded. After
 // an error it may be called again.
@@ -175,6 +191,37 @@ func (o *OperatorWriter) Section(ctx context.Context, state string, fill func(io
 	h.Object, h.Offset = w.key, start
 	w.sections = append(w.sections, Section{Operator: o.operator, State: state, Offset: start, Length: s.size, Hash: h.Hash})
 	return h, nil
+}
+
+// Object implements statebackend.Writer.
+func (o *OperatorWriter) Object(ctx context.Context, state string, r io.ReaderAt, n int64) (job.StateHandle, error) {
+	w := o.w
+	key := w.nextKey()
+	fail := func(err error) (job.StateHandle, error) {
+		return job.StateHandle{}, fmt.Errorf("object %s of state %q: %w", key, state, err)
+	}
+	var hash xxh3.Hasher
+	if got, err := io.Copy(&hash, io.NewSectionReader(r, 0, n)); err != nil || got != n {
+		return fail(cmp.Or(err, io.ErrUnexpectedEOF))
+	}
+	start := time.Now()
+	if err := w.c.Store.Put(ctx, key, io.NewSectionReader(r, 0, n), n); err != nil {
+		return fail(err)
+	}
+	sum := hash.Sum128().Bytes()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.bytes += n
+	w.mu.upload += time.Since(start)
+	return job.StateHandle{Object: key, Length: n, Hash: hex.EncodeToString(sum[:])}, nil
+}
+
+// nextKey is the key of the next object of its own. Like the task's object it is never used for other bytes.
+func (w *Writer) nextKey() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.objects++
+	return fmt.Sprintf("%s.%d", w.key, w.mu.objects)
 }
 
 // sectionWriter holds a section back while it may become an inline one.

@@ -63,7 +63,7 @@ type Backend interface {
 	// Restore takes the keyed states of all subtasks that the operator had in a checkpoint, as Chains has them, and loads those
 	// entries whose key group is in this subtask's range: at once for states that are open, else when they are
 	// opened, under the same ctx. Before anything is loaded the schemas of open states are compared. After an
-	// error the backend is only good for Close. Handles of other kinds than KindKeyed are passed over.
+	// error the backend is only good for Close. Handles of kinds that are not keyed state's are passed over.
 	Restore(ctx context.Context, r Reader, handles []job.StateHandle) error
 	// Unopened names the states that Restore has been given and that nobody has opened, sorted. To go on would
 	// lose them: Freeze refuses to.
@@ -109,6 +109,9 @@ type Writer interface {
 	// Section stores the bytes that fill writes and returns where they are: Inline or Object, Offset, Length and
 	// Hash of the handle are set, the rest is the caller's. After an error of fill nothing of it is stored.
 	Section(ctx context.Context, state string, fill func(io.Writer) error) (job.StateHandle, error)
+	// Object stores the n bytes of r as an object of their own, which later checkpoints may refer to by itself, and returns
+	// where they are, as Section does. Unlike that it is safe for concurrent use.
+	Object(ctx context.Context, state string, r io.ReaderAt, n int64) (job.StateHandle, error)
 }
 
 // Reader opens what a Writer stored; snapshot.Reader implements it. It is safe for concurrent use.
@@ -118,8 +121,15 @@ type Reader interface {
 	Range(ctx context.Context, h job.StateHandle, off, n int64) (io.ReadCloser, error)
 }
 
-// KindKeyed is the kind of the handles of keyed states.
-const KindKeyed = "keyed"
+// The kinds of the handles of keyed states.
+const (
+	KindKeyed = "keyed" // A state as a segment.
+	// KindTree is a state in the files of an LSM tree, which the handles of KindFile of the same subtask are. The section of
+	// a state holds its description (see statebackend/pebble/FORMAT.md), its handle's Name is the state's; that of a file
+	// is the file's.
+	KindTree = "tree"
+	KindFile = "tree-file"
+)
 
 // The names of the backends, as the setting state.backend takes them.
 const (

@@ -82,12 +82,21 @@ func (m *measured[K, V]) Delete(group, slot uint64, key *K) bool {
 
 // measure puts t under a gauge, unless its values have one size, which shape has seen to, or there is no limit.
 func measure[K comparable, V any](t *table.Table[K, V], d ValueDesc[K, V], typ *valueType, p TableParams) Value[K, V] {
+	if g := newGauge(d, typ, p, t); g != nil {
+		m := &measured[K, V]{t, *g}
+		typ.settle = m.settle
+		return m
+	}
+	return t
+}
+
+// newGauge makes the gauge of the values in t; nil when none is needed.
+func newGauge[K comparable, V any](d ValueDesc[K, V], typ *valueType, p TableParams, t *table.Table[K, V]) *gauge {
 	size := sizeOf(reflect.TypeFor[V]())
 	if size == nil || p.MaxValue <= 0 {
-		return t
+		return nil
 	}
-	m := &measured[K, V]{Table: t}
-	m.gauge = gauge{
+	g := &gauge{
 		size: size, limit: p.MaxValue,
 		// Numbers may take more bytes encoded than in memory, but never twice as many, one-byte ones aside.
 		threshold: p.MaxValue / 2,
@@ -104,15 +113,20 @@ func measure[K comparable, V any](t *table.Table[K, V], d ValueDesc[K, V], typ *
 					}
 				}
 			}
-			e := &ValueError{Operator: p.Operator, State: d.Name, Size: n, Limit: p.MaxValue}
-			if key != nil {
-				e.Key = keyText(typ.key, key)
-			}
-			panic(Fault{Err: &job.Error{Class: job.ClassUser, Err: e}})
+			panic(Fault{Err: &job.Error{Class: job.ClassUser, Err: typ.tooLarge(p, key, n)}})
 		},
 	}
-	typ.settle = m.settle
-	return m
+	typ.settle = g.settle
+	return g
+}
+
+// tooLarge is the error of a value of n bytes. A key that is not known is nil.
+func (t *valueType) tooLarge(p TableParams, key unsafe.Pointer, n int64) error {
+	e := &ValueError{Operator: p.Operator, State: t.name, Size: n, Limit: p.MaxValue}
+	if key != nil {
+		e.Key = keyText(t.key, key)
+	}
+	return e
 }
 
 // keyTextLimit is how much of a key messages show, in bytes.

@@ -22,8 +22,9 @@ type Type interface {
 	// decodes such values, nil where those of the state itself do. Keys have only one encoding: they are placed by
 	// it. An error is a *SchemaError without the operator; see Evolve.
 	Evolve(key, value string) (decode Decoder, err error)
-	// NewTable makes the state as a table in memory.
+	// NewTable makes the state as a table in memory, NewCache as a cache over s. A backend calls one of them.
 	NewTable(p TableParams) (Table, error)
+	NewCache(p TableParams, s Store) (*Cache, error)
 }
 
 // Decoder reads one value from the front of src into *v, which is of the state's type, and returns how many bytes
@@ -86,8 +87,11 @@ type valueType struct {
 	name       string
 	key, value codec.Raw
 	hash       func(key unsafe.Pointer) (group, slot uint64)
-	// make makes the table. It keeps for itself what it is of.
-	make func(p TableParams) (*table.Core, error)
+	// They keep for themselves what they make it of.
+	makeTable func(p TableParams) (*table.Core, error)
+	makeCache func(p TableParams, c *Cache, s Store) error
+	pointers  bool
+	aged      bool
 	// settle, if set, panics when the value that was changed last is too large.
 	settle func()
 }
@@ -121,7 +125,7 @@ func (t *valueType) Evolve(key, value string) (Decoder, error) {
 }
 
 func (t *valueType) NewTable(p TableParams) (Table, error) {
-	c, err := t.make(p)
+	c, err := t.makeTable(p)
 	if err != nil {
 		return nil, fmt.Errorf("state %q: %w", t.name, err)
 	}
@@ -152,8 +156,10 @@ type valueTable struct {
 }
 
 // settled calls settle of the type, if there is one, and gives its panic as an error.
-func (t *valueTable) settled() (err error) {
-	if t.t.settle == nil {
+func (t *valueTable) settled() (err error) { return t.t.settled() }
+
+func (t *valueType) settled() (err error) {
+	if t.settle == nil {
 		return nil
 	}
 	defer func() {
@@ -165,7 +171,7 @@ func (t *valueTable) settled() (err error) {
 			err = f.Err
 		}
 	}()
-	t.t.settle()
+	t.settle()
 	return nil
 }
 
@@ -304,31 +310,44 @@ func OpenValue[K comparable, V any](b Backend, d ValueDesc[K, V]) (Value[K, V], 
 	if err := check(d.Name, d.Key != nil, d.Value != nil, d.Hash != nil); err != nil {
 		return nil, err
 	}
-	var v *table.Table[K, V]
-	var params TableParams
+	var v Value[K, V]
+	config := func(p TableParams) table.Config[K, V] {
+		return table.Config[K, V]{
+			First: p.First, Count: p.Count, K: p.K, Hash: d.Hash,
+			CopyKey: d.Key.Copy, CopyValue: codec.Sharing(d.Value), MaxFrozen: p.MaxFrozen,
+		}
+	}
 	typ := &valueType{
-		name: d.Name, key: codec.Erase(d.Key), value: codec.Erase(d.Value),
+		pointers: record.HasPointers(reflect.TypeFor[K]()) || record.HasPointers(reflect.TypeFor[V]()),
+		aged:     d.Aged,
+		name:     d.Name, key: codec.Erase(d.Key), value: codec.Erase(d.Value),
 		hash: *(*func(unsafe.Pointer) (uint64, uint64))(unsafe.Pointer(&d.Hash)), // A pointer is passed the same way whatever it points to.
-		make: func(p TableParams) (*table.Core, error) {
-			c := table.Config[K, V]{
-				First: p.First, Count: p.Count, K: p.K, Hash: d.Hash,
-				CopyKey: d.Key.Copy, CopyValue: codec.Sharing(d.Value), MaxFrozen: p.MaxFrozen,
-			}
-			if err := c.Validate(); err != nil {
-				return nil, err
-			}
-			v, params = table.New(c), p
-			return v.Core(), nil
-		},
+	}
+	typ.makeTable = func(p TableParams) (*table.Core, error) {
+		c := config(p)
+		if err := c.Validate(); err != nil {
+			return nil, err
+		}
+		t := table.New(c)
+		v = measure(t, d, typ, p)
+		return t.Core(), nil
+	}
+	typ.makeCache = func(p TableParams, keep *Cache, s Store) error {
+		c, err := newCached(config(p), keep, s)
+		if err == nil {
+			c.gauge = newGauge(d, typ, p, c.main)
+		}
+		v = c
+		return err
 	}
 	_, err := b.Open(typ)
 	switch {
 	case err != nil:
 		return nil, err
 	case v == nil:
-		return nil, fmt.Errorf("open state %q: the backend has not made its table", d.Name)
+		return nil, fmt.Errorf("open state %q: the backend has not made it", d.Name)
 	}
-	return measure(v, d, typ, params), nil
+	return v, nil
 }
 
 func check(name string, key, value, hash bool) error {

@@ -19,6 +19,9 @@ type ValueDesc[K comparable, V any] struct {
 	// Hash gives the group hash and the slot hash of a key, for restores. Both are functions of
 	// the key alone.
 	Hash func(key *K) (group, slot uint64)
+	// Aged says that the encoding of a value begins with 8 bytes that tell from when on it ages, in milliseconds since
+	// 1970: a store that does not fit into memory can find what has expired by them. See Expiring.
+	Aged bool
 }
 
 // Value is a state that holds one V per key. The owner's goroutine alone calls it.

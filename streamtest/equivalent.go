@@ -102,7 +102,7 @@ func (e *Equivalence[T, U]) plain(h *Harness) []U {
 // disturbed runs the program as rng has it.
 func (e *Equivalence[T, U]) disturbed(h *Harness, rng *rand.Rand) []U {
 	in, out := h.PartedInput[T](1+rng.IntN(4)), h.Output[U]()
-	h.Set("state.backend", []string{"fs", "memory"}[rng.IntN(2)])
+	h.Set("state.backend", []string{"fs", "memory", "pebble"}[rng.IntN(3)])
 	h.Set("parallelism", fmt.Sprint(1+rng.IntN(4)))
 	h.Start(func(j *stream.Job) { e.Program(j.Source("input", in)).Sink("output", out) })
 

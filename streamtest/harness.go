@@ -19,6 +19,7 @@ import (
 	"github.com/cairnstream/cairn/statebackend"
 	"github.com/cairnstream/cairn/statebackend/fs"
 	"github.com/cairnstream/cairn/statebackend/memory"
+	"github.com/cairnstream/cairn/statebackend/pebble"
 	"github.com/cairnstream/cairn/stream"
 	"github.com/cairnstream/cairn/task"
 )
@@ -85,7 +86,7 @@ func New(t testing.TB) *Harness {
 		Local: func(ctx context.Context, p *exchange.Port) exchange.Out {
 			return inproc.Connect(ctx, p, inproc.Options{})
 		},
-		Backend: backend, Log: zap.NewNop(), TempDir: t.TempDir(), StateDir: t.TempDir(), LocalDir: t.TempDir(),
+		Backend: backends(), Log: zap.NewNop(), TempDir: t.TempDir(), StateDir: t.TempDir(), LocalDir: t.TempDir(),
 	})
 	h.worker.Attach(task.Session{Epoch: 1, Cluster: "test", Blob: h.blob, Report: func(r job.Report) { h.reports <- r }})
 	t.Cleanup(h.close)
@@ -102,16 +103,19 @@ func inBubble(t testing.TB) {
 	synctest.Wait()
 }
 
-func backend(name string) (statebackend.Factory, error) {
-	switch name {
-	case statebackend.Memory:
-		return memory.Factory{}, nil
-	case "", statebackend.FS:
-		return fs.Factory{}, nil
-	case statebackend.Pebble:
-		return nil, errors.New("state.backend=pebble is not in this build yet: set state.backend=fs")
+func backends() func(name string) (statebackend.Factory, error) {
+	trees := &pebble.Factory{}
+	return func(name string) (statebackend.Factory, error) {
+		switch name {
+		case statebackend.Memory:
+			return memory.Factory{}, nil
+		case "", statebackend.FS:
+			return fs.Factory{}, nil
+		case statebackend.Pebble:
+			return trees, nil
+		}
+		return nil, fmt.Errorf("state backend %q is not available in a streamtest", name)
 	}
-	return nil, fmt.Errorf("state backend %q is not available in a streamtest", name)
 }
 
 // programs builds the harness's program wherever a spec asks for one.

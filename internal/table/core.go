@@ -29,6 +29,10 @@ type Core struct {
 
 	removed func(group int, key unsafe.Pointer) // See Track.
 
+	live    int64 // Bytes of the pages that are in use or retired.
+	caching bool  // See Cache.
+	hand    struct{ group, index int }
+
 	pointers, valPointers bool // Slots have pointers; values have.
 	classes               int  // How many of the classes are in use: fewer for large entries.
 
@@ -299,6 +303,9 @@ func (t *Core) ownPage(g *group, h uint64, id uint32) uint32 {
 		if t.valPointers {
 			d.shared[q] = ^uint64(0)
 		}
+		if t.caching {
+			d.uses[q] = c.uses[p]
+		}
 		if prev != 0 {
 			b, r := t.page(prev)
 			b.heads[r].next = fresh
@@ -335,6 +342,13 @@ func (t *Core) point(g *group, h uint64, depth int, id uint32) {
 
 // insert makes a slot for a key with that hash, which is not there. What is in it is left over from an earlier use.
 func (t *Core) insert(g *group, h uint64) unsafe.Pointer {
+	c, p, s := t.place(g, h)
+	c.heads[p].mark(s)
+	return t.at(c, p, s)
+}
+
+// place is insert without a note of the change.
+func (t *Core) place(g *group, h uint64) (*chunk, int, int) {
 	id := g.lookup(h)
 	if id == 0 {
 		id = t.alloc(0)
@@ -343,13 +357,12 @@ func (t *Core) insert(g *group, h uint64) unsafe.Pointer {
 	id = t.room(g, h, id)
 	c, p := t.page(id)
 	s := c.take(p, h)
-	c.heads[p].mark(s)
 	if t.valPointers {
 		c.shared[p] &^= 1 << s
 	}
 	g.n++
 	t.n++
-	return t.at(c, p, s)
+	return c, p, s
 }
 
 // room returns a changeable page with a free slot on the chain that h leads to, which begins with id.
@@ -424,6 +437,9 @@ func (t *Core) replace(g *group, h uint64, depth int, moves []move) {
 			t.move(t.at(c, p, s), t.at(from, q, int(m.slot)), 1)
 			if m.changed {
 				c.heads[p].mark(s)
+			}
+			if t.caching && from.uses[q]>>m.slot&1 != 0 {
+				c.uses[p] |= 1 << s
 			}
 			if t.valPointers {
 				c.shared[p] &^= 1 << s
@@ -557,6 +573,12 @@ func (t *Core) recycle(id uint32) {
 		}
 	}
 	t.free[c.class] = append(t.free[c.class], id)
+	t.live -= t.bytesOf(c.class)
+}
+
+// bytesOf is the size of a page of a class.
+func (t *Core) bytesOf(class int) int64 {
+	return int64(unsafe.Sizeof(head{})) + 8*int64(classWords[class])*int64(t.size)
 }
 
 // alloc returns an empty page of a class. It may move t.chunks.
@@ -574,6 +596,10 @@ func (t *Core) alloc(class int) uint32 {
 	}
 	c, p := t.page(id)
 	c.heads[p] = head{ctrl: emptyCtrl, epoch: t.epoch}
+	if t.caching {
+		c.uses[p] = 0
+	}
+	t.live += t.bytesOf(class)
 	return id
 }
 
@@ -594,6 +620,9 @@ func (t *Core) addChunk(class int) {
 	c := newChunk(words, class, unsafe.Slice((*head)(heads), pages), t.allocate(8*words*pages))
 	if t.valPointers {
 		c.shared = make([]uint64, pages)
+	}
+	if t.caching {
+		c.uses = make([]uint64, pages)
 	}
 	t.next[class] = uint32(len(t.chunks)) << chunkBits
 	t.end[class] = t.next[class] + uint32(pages)

@@ -71,6 +71,7 @@ type chunk struct {
 	class  int
 	heads  []head
 	shared []uint64 // A bit per slot whose value shares memory with a frozen page. Nil when values are free of pointers.
+	uses   []uint64 // A bit per slot whose entry was read since Evict last came by. Nil but for caches.
 }
 
 func newChunk(words, class int, heads []head, slots unsafe.Pointer) chunk {

@@ -2,6 +2,7 @@ package fs_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"syscall"
@@ -55,6 +56,10 @@ func cpuTime() time.Duration {
 }
 
 type discard struct{}
+
+func (discard) Object(context.Context, string, io.ReaderAt, int64) (job.StateHandle, error) {
+	return job.StateHandle{}, errors.New("no backend of tables has objects of its own")
+}
 
 func (discard) Section(_ context.Context, _ string, fill func(io.Writer) error) (job.StateHandle, error) {
 	return job.StateHandle{}, fill(io.Discard)

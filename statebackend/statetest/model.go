@@ -120,6 +120,11 @@ func check(t *rapid.T, c checkpoint) {
 	for _, chain := range chains {
 		n[chain[0].Name] += chain.Newest().Entries
 	}
+	for _, h := range c.handles {
+		if h.Kind == statebackend.KindTree {
+			n[h.Name] += h.Entries
+		}
+	}
 	if n["counts"] != int64(len(c.want.counts)) || n["orders"] != int64(len(c.want.orders)) {
 		t.Fatalf("the handles say %v entries, want %d and %d", n, len(c.want.counts), len(c.want.orders))
 	}

@@ -68,6 +68,14 @@ func (o *Objects) Section(_ context.Context, state string, fill func(io.Writer) 
 	return job.StateHandle{Object: key, Length: int64(w.Len()), Hash: segment.HashText(w.Bytes())}, nil
 }
 
+// Object implements statebackend.Writer.
+func (o *Objects) Object(ctx context.Context, state string, r io.ReaderAt, n int64) (job.StateHandle, error) {
+	return o.Section(ctx, state, func(w io.Writer) error {
+		_, err := io.Copy(w, io.NewSectionReader(r, 0, n))
+		return err
+	})
+}
+
 // Range implements statebackend.Reader.
 func (o *Objects) Range(_ context.Context, h job.StateHandle, off, n int64) (io.ReadCloser, error) {
 	o.mu.Lock()

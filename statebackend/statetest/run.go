@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -115,8 +116,12 @@ type keyed[K comparable, V any] struct {
 
 func (s keyed[K, V]) upsert(k K) (*V, bool) { g, h := s.hash(&k); return s.v.Upsert(g, h, &k) }
 func (s keyed[K, V]) get(k K) *V            { g, h := s.hash(&k); return s.v.Get(g, h, &k) }
-func (s keyed[K, V]) set(k K, v V)          { g, h := s.hash(&k); s.v.Set(g, h, &k, &v) }
-func (s keyed[K, V]) remove(k K) bool       { g, h := s.hash(&k); return s.v.Delete(g, h, &k) }
+func (s keyed[K, V]) ref(k K) *V {
+	v, _ := s.upsert(k)
+	return v
+}
+func (s keyed[K, V]) set(k K, v V)    { g, h := s.hash(&k); s.v.Set(g, h, &k, &v) }
+func (s keyed[K, V]) remove(k K) bool { g, h := s.hash(&k); return s.v.Delete(g, h, &k) }
 func (s keyed[K, V]) all() map[K]V {
 	out := map[K]V{}
 	for k, v := range s.v.All() {
@@ -255,7 +260,10 @@ func (s suite) testFreeze(t *testing.T) {
 		}
 	}
 	for _, h := range handles {
-		if h.Name != "counts" || h.Kind != statebackend.KindKeyed || h.Entries != 1000 || h.Key != "int64" || h.Codec != "int64" {
+		if h.Kind == statebackend.KindFile {
+			continue
+		}
+		if h.Name != "counts" || h.Kind != statebackend.KindKeyed && h.Kind != statebackend.KindTree || h.Entries != 1000 || h.Key != "int64" || h.Codec != "int64" {
 			t.Errorf("handle %+v", h)
 		}
 	}
@@ -531,12 +539,25 @@ func (s suite) testDamage(t *testing.T) {
 	for k := range int64(300) {
 		v.set(k, k)
 	}
-	handle := write(t, b, 1, o)[0]
+	handles := write(t, b, 1, o)
+	// An object that is whole, but another one: the same state at another time.
+	*v.ref(7) = 8
+	others := write(t, b, 2, o)
+	for i, h := range handles {
+		t.Run(h.Kind+" "+h.Name, func(t *testing.T) { s.testDamageOf(t, o, handles, i, others) })
+	}
+}
+
+// testDamageOf damages what one of the handles of a snapshot refers to.
+func (s suite) testDamageOf(t *testing.T, o *Objects, handles []job.StateHandle, i int, others []job.StateHandle) {
+	handle := handles[i]
 	restore := func(h job.StateHandle) error {
 		r := s.backend(t, 0, 1)
 		defer r.Close()
 		w := open(t, r, counts())
-		err := r.Restore(context.Background(), o, []job.StateHandle{h})
+		hs := slices.Clone(handles)
+		hs[i] = h
+		err := r.Restore(context.Background(), o, hs)
 		if err == nil {
 			for k := range int64(300) {
 				if got := w.get(k); got == nil || *got != k || w.v.Len() != 300 {
@@ -551,7 +572,7 @@ func (s suite) testDamage(t *testing.T) {
 			t.Errorf("%s: no error", what)
 			return
 		}
-		for _, want := range []string{`"sum"`, `"counts"`, h.Object} {
+		for _, want := range []string{`"sum"`, handle.Name, h.Object} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: error %v does not name %s", what, err, want)
 			}
@@ -567,6 +588,9 @@ func (s suite) testDamage(t *testing.T) {
 		}
 	}
 	for _, n := range []int64{0, 1, 8, handle.Length / 2, handle.Length - 1} {
+		if n < 0 || n >= handle.Length {
+			continue
+		}
 		h := o.Damage(handle, func(b []byte) []byte { return b[:n] })
 		named(fmt.Sprintf("cut after %d bytes", n), h, restore(h))
 		h.Length = n // The manifest agrees with the object.
@@ -576,12 +600,16 @@ func (s suite) testDamage(t *testing.T) {
 		h := o.Damage(handle, func([]byte) []byte { return nil })
 		named("missing", h, restore(h))
 	}
-	// An object that is whole, but another one: the same state at another time.
-	*v.get(7) = 8
-	other := write(t, b, 2, o)[0]
-	swapped := handle
-	swapped.Object, swapped.Inline, swapped.Length = other.Object, other.Inline, other.Length
-	named("swapped", swapped, restore(swapped))
+	for _, other := range others {
+		if other.Name == handle.Name && other.Hash != handle.Hash {
+			swapped := handle
+			swapped.Object, swapped.Inline, swapped.Length = other.Object, other.Inline, other.Length
+			named("swapped", swapped, restore(swapped))
+		}
+	}
+	if handle.Kind == statebackend.KindFile {
+		return
+	}
 	wrong := handle
 	wrong.Entries++
 	named("other number of entries", wrong, restore(wrong))
@@ -592,11 +620,11 @@ func (s suite) testShared(t *testing.T) {
 	v := open(t, b, orders())
 	const n = 2000
 	name := func(i int) string { return fmt.Sprint("key-", i) }
-	for i := range n {
-		v.set(name(i), Order{Name: "v", Items: []int64{int64(i), 2}, Tags: map[string]int64{"a": 1}})
-	}
 	var wg sync.WaitGroup
 	for round := range 3 {
+		for i := range n { // What was done to values that are for reading may be there or not.
+			v.set(name(i), Order{Name: "v", Items: []int64{int64(i + round), 2}, Tags: map[string]int64{"a": 1}})
+		}
 		o := NewObjects()
 		want := map[string]int64{}
 		for k, x := range v.all() {

@@ -155,6 +155,13 @@ func (b *Backend) Restore(ctx context.Context, r statebackend.Reader, handles []
 		return fmt.Errorf("operator %q: restore: it has been restored already", b.cfg.Operator)
 	}
 	b.restored = true
+	for _, h := range handles {
+		if h.Kind == statebackend.KindTree {
+			b.broken = &job.Error{Class: job.ClassRefused, Err: fmt.Errorf(
+				"operator %q: restore: state %q was written with state.backend=pebble, which this backend does not read: keep state.backend=pebble", b.cfg.Operator, h.Name)}
+			return b.broken
+		}
+	}
 	chains, err := statebackend.Chains(handles)
 	if err != nil {
 		b.broken = fmt.Errorf("operator %q: restore: %w", b.cfg.Operator, err)

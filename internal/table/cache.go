@@ -1,0 +1,107 @@
+package table
+
+import "unsafe"
+
+// A cache is a table that holds some of the entries of a larger store: those that changed since the store took them over, and
+// others as long as there is room. What Rebase is told is what the store has taken over.
+
+// Cache makes an empty table a cache: it tracks changes from the start, and notes which entries are read.
+func (t *Core) Cache() {
+	t.caching = true
+	t.chunks[0].uses = make([]uint64, 1)
+	t.Track(true, nil)
+}
+
+// Live is the memory of pages with content, of old content that snapshots still need included.
+func (t *Core) Live() int64 { return t.live }
+
+// Evict removes about want entries that did not change since the base, those first that were not read since it last came by. It
+// looks at no more than pages pages, and passes over those that a snapshot sees: to change them would copy them. It tells how many
+// entries went, and how many stayed since they changed or a snapshot sees them.
+func (t *Core) Evict(want, pages int) (gone, kept int) {
+	for ; pages > 0 && gone < want && t.n > 0; pages-- {
+		g := &t.groups[t.hand.group]
+		if g.n == 0 || t.hand.index >= 1<<g.depth() {
+			t.hand.index = 0
+			if t.hand.group++; t.hand.group == len(t.groups) {
+				t.hand.group = 0
+			}
+			continue
+		}
+		id := g.entries()[t.hand.index]
+		t.hand.index += 1 << (g.depth() - t.depthOf(id))
+		for id != 0 {
+			c, p := t.page(id)
+			next := c.heads[p].next
+			n, m, hash := t.evictPage(g, c, p)
+			gone, kept = gone+n, kept+m
+			if n > 0 {
+				t.shrink(g, hash)
+				if next != 0 { // The chain may be another one now.
+					break
+				}
+			}
+			id = next
+		}
+	}
+	return gone, kept
+}
+
+// evictPage is Evict for one page. It also returns the hash of a key that went.
+func (t *Core) evictPage(g *group, c *chunk, p int) (gone, kept int, hash uint64) {
+	hd := &c.heads[p]
+	if hd.epoch <= t.frozen {
+		return 0, int(hd.used), 0
+	}
+	uses := c.uses[p]
+	c.uses[p] = 0
+	c.each(p, func(s int) bool {
+		switch {
+		case hd.marked(s, t.base):
+			kept++
+			return true
+		case uses>>s&1 != 0:
+			return true
+		}
+		e := t.at(c, p, s)
+		_, h := t.types.hash(unsafe.Add(e, t.key))
+		hash = mix(h)
+		if t.pointers {
+			t.types.move(e, t.zero, 1)
+		}
+		c.drop(p, s)
+		g.n--
+		t.n--
+		gone++
+		return true
+	})
+	return gone, kept, hash
+}
+
+// Read is Get for a cache.
+func (tab *Table[K, V]) Read(groupHash, slotHash uint64, key *K) *V {
+	_, _, id, s := tab.lookup(groupHash, slotHash, key)
+	if s < 0 {
+		return nil
+	}
+	c, p := tab.c.page(id)
+	c.uses[p] |= 1 << s
+	return (*V)(tab.c.view(id, s))
+}
+
+// Load adds an entry that the store below a cache has, and returns its value, the zero V, for filling. The key is not there.
+func (tab *Table[K, V]) Load(groupHash, slotHash uint64, key *K) *V {
+	t := &tab.c
+	g := &t.groups[int(t.k.of(groupHash))-t.first]
+	c, p, s := t.place(g, mix(slotHash))
+	c.heads[p].changed[s>>3] &^= 1 << (s & 7)
+	c.uses[p] |= 1 << s
+	e := (*slot[K, V])(t.at(c, p, s))
+	*e = slot[K, V]{}
+	if tab.copyKey == nil {
+		e.key = *key
+	} else {
+		tab.copyKey(&e.key, key)
+	}
+	return &e.val
+}
