@@ -23,6 +23,7 @@ var bars = []bar{
 	{"lone", "a record alone on an idle stream between two TaskManagers", measureLone},
 	{"checkpoints", "a checkpoint every second against none, 1 M and 10 k keys", measureCheckpoints},
 	{"pause", "the longest pause by freezing or merging 1 M keys", measurePause},
+	{"state", "10 M keys of the backend fs: memory, increments, restore, against a Go map", measureState},
 	{"recovery", "kill -9 of a TaskManager to the first record after the restart", measureRecovery},
 	{"idle", "a TaskManager with an idle job", measureIdle},
 	{"parallel", "CPU of a record at parallelism 1, 2, 4 and 8", measureParallel},

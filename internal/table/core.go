@@ -152,7 +152,9 @@ type group struct {
 	n     int
 	root  uint32 // The only page number at depth 0.
 	epoch uint32 // When dir was made: like a page it is copied before a change if a snapshot sees it.
-	shift uint8  // 63 - depth
+	// touched is not below the epoch of any page of the group, as far as changes are noted.
+	touched uint32
+	shift   uint8 // 63 - depth
 }
 
 func (g *group) reset()                { *g = group{shift: 63} }
@@ -280,7 +282,7 @@ func (t *Core) ownPage(g *group, h uint64, id uint32) uint32 {
 			if hd.epoch <= t.base {
 				hd.changed = [maxWords]uint8{}
 			}
-			hd.epoch = t.epoch
+			hd.epoch, g.touched = t.epoch, t.epoch
 		}
 		return id
 	}
@@ -324,6 +326,7 @@ func (t *Core) ownPage(g *group, h uint64, id uint32) uint32 {
 
 // point makes the directory lead from every hash that shares the first depth bits of h to page id.
 func (t *Core) point(g *group, h uint64, depth int, id uint32) {
+	g.touched = t.epoch
 	if g.dir == nil { // root is copied with the group.
 		g.root = id
 		return

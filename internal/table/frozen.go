@@ -1,6 +1,7 @@
 package table
 
 import (
+	"math/bits"
 	"runtime"
 	"sync/atomic"
 	"unsafe"
@@ -55,28 +56,43 @@ func (f *Frozen) Base() (epoch uint32, ok bool) { return f.base, f.tracked }
 // EachChanged is Each for the entries that are new or may have been changed since the base.
 func (f *Frozen) EachChanged(i int, visit func(key, value unsafe.Pointer) bool) {
 	g := &f.groups[i]
-	depthOf := func(id uint32) int { return int(f.chunks[id>>chunkBits].heads[id&(chunkPages-1)].depth) }
-	for id := range g.pages(depthOf) {
+	if g.touched <= f.base {
+		return
+	}
+	last := uint32(0)
+	for _, id := range g.entries() {
+		// Not by the depth of pages, as in Each: so the processor need not wait for one page to know the next.
+		if id == last {
+			continue
+		}
+		last = id
 		for id != 0 {
-			c, p := &f.chunks[id>>chunkBits], int(id&(chunkPages-1))
-			hd := &c.heads[p]
+			c, p := &f.chunks[id>>chunkBits], id&(chunkPages-1)
+			hd := c.headOf(p)
 			id = hd.next
-			if hd.epoch <= f.base {
-				continue
-			}
-			ok := c.each(p, func(s int) bool {
-				if hd.changed[s>>3]>>(s&7)&1 == 0 {
-					return true
-				}
-				v := f.at(c, p, s)
-				return visit(unsafe.Add(v, f.key), v)
-			})
-			if !ok {
+			if hd.epoch > f.base && !f.eachChanged(c, int(p), hd, visit) {
 				return
 			}
 		}
 	}
 	runtime.KeepAlive(f) // As in Each.
+}
+
+// eachChanged visits the changed entries of one page.
+func (f *Frozen) eachChanged(c *chunk, p int, hd *head, visit func(key, value unsafe.Pointer) bool) bool {
+	for w := range c.words {
+		for m := hd.changed[w]; m != 0; m &= m - 1 {
+			b := bits.TrailingZeros8(m)
+			if hd.ctrl[w]>>(b<<3)&0x80 != 0 {
+				continue // Nothing is there any more.
+			}
+			v := f.at(c, p, w<<3+b)
+			if !visit(unsafe.Add(v, f.key), v) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // Changed counts what EachChanged visits, over all groups.
