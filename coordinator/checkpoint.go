@@ -170,6 +170,9 @@ func (l *jobLoop) published(m published) {
 	if m.err != nil {
 		l.log.Warn("publication", zap.Uint64("checkpoint", uint64(m.id)), zap.String("outcome", string(m.outcome)), zap.Error(m.err))
 		ev.Failure = &job.Failure{Class: job.ClassExternal, Message: m.err.Error()}
+		if e := new(job.Error); errors.As(m.err, &e) {
+			ev.Failure.Class = e.Class // Not the stores' fault: it may be the job's.
+		}
 	}
 	if m.outcome != checkpoint.PublishUnknown {
 		if m.outcome == checkpoint.PublishCommitted {

@@ -130,6 +130,15 @@ func ObjectsOf(m *Manifest) []string {
 func (m *Manifest) Encode() ([]byte, error) {
 	c := *m
 	c.Bytes = 0
+	var inline statebackend.Inline
+	for name, op := range c.Operators {
+		for _, s := range op.Subtasks {
+			inline.Add(name, s)
+		}
+	}
+	if err := inline.Check(fmt.Sprintf("checkpoint %v", m.Checkpoint), statebackend.MaxInlineCheckpoint); err != nil {
+		return nil, err
+	}
 	version := byte(manifestPlain)
 	c.handles(func(h job.StateHandle) {
 		if c.Bytes += h.Length; h.Base != "" {

@@ -86,6 +86,21 @@ func TestManifestListsItsProblems(t *testing.T) {
 	}
 }
 
+func TestTooMuchInline(t *testing.T) {
+	big := make([]byte, statebackend.MaxInlineCheckpoint/2)
+	h := job.StateHandle{Name: "counts", Kind: statebackend.KindKeyed, Inline: big, Length: int64(len(big))}
+	if _, err := manifest(7, h, h).Encode(); err != nil {
+		t.Error(err)
+	}
+	small := h
+	small.Name, small.Inline, small.Length = "few", big[:1], 1
+	_, err := manifest(7, h, h, small).Encode()
+	var e *statebackend.InlineError
+	if !errors.As(err, &e) || e.State != "counts" || e.Operator != "sum" {
+		t.Errorf("error is %v", err)
+	}
+}
+
 func TestManifestOfChains(t *testing.T) {
 	full := job.StateHandle{Name: "counts", Kind: statebackend.KindKeyed, Key: "int64", Codec: "int64", Groups: job.GroupRange{First: 0, Last: 9}, Index: "aa", Object: "x/1"}
 	first, second := full, full

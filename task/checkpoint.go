@@ -229,6 +229,7 @@ func (s *subtask) storeSnapshot(ctx context.Context, c *captured, stats *job.Che
 	}
 	defer w.Close()
 	out := make(map[string]job.SubtaskSnapshot, len(c.links))
+	var inline statebackend.Inline
 	for _, l := range c.links {
 		sub := job.SubtaskSnapshot{EndOfData: c.ended, Watermark: l.watermark}
 		ow := w.Operator(l.name)
@@ -245,6 +246,10 @@ func (s *subtask) storeSnapshot(ctx context.Context, c *captured, stats *job.Che
 			sub.States = append(sub.States, h)
 		}
 		out[l.name] = sub
+		inline.Add(l.name, sub)
+	}
+	if err := inline.Check("task "+s.task.String(), statebackend.MaxInlineTask); err != nil {
+		return nil, err
 	}
 	err = w.Finish(ctx)
 	stats.Bytes, stats.Upload = w.Bytes(), w.Uploading()

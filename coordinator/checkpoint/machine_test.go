@@ -15,7 +15,7 @@ import (
 // TestStories runs testdata/*.txt. Each holds `init` with settings, then `do` blocks, an event a line:
 //
 //	start a1 | stop a1 | eod src/0 | finish src/0 | request 1 | forget | deleted c1
-//	ack c1 src/0 OBJECT... | decline c1 sum/0 CLASS | published c1 committed|failed|unknown
+//	ack c1 src/0 OBJECT... | decline c1 sum/0 CLASS | published c1 committed|failed|unknown [CLASS]
 //	reserved 21 | reserve-failed | advance 10s (Due at every time that NextDue names)
 //
 // An ack, decline, eod or finish of another attempt than the running one ends in @a2.
@@ -130,6 +130,9 @@ func (s *story) do(t *testing.T, line string) {
 		ev := Published{ID: parseID(t, f[1]), Outcome: Outcome(f[2])}
 		if ev.Outcome != PublishCommitted {
 			ev.Failure = &job.Failure{Class: job.ClassExternal, Message: "store away"}
+			if len(f) > 3 {
+				ev.Failure = &job.Failure{Class: job.Class(f[3]), Message: "too large"}
+			}
 		}
 		s.step(ev)
 	case "request":

@@ -35,6 +35,8 @@ func (r Reason) tolerated(f *job.Failure) bool {
 		return true
 	case ReasonDeclined:
 		return f == nil || f.Class != job.ClassExternal
+	case ReasonPublish:
+		return f != nil && f.Class != job.ClassExternal
 	}
 	return false
 }
