@@ -58,8 +58,9 @@ type Backend struct {
 	pending  *restore         // What Restore has been given for states that are not open yet.
 	written  *written         // Snapshots that may come to be committed.
 	newest   job.CheckpointID // The newest that is known to be committed: what the states' base is of.
-	build    bool             // The next snapshot may build on it.
-	broken   error            // Set when a restore failed.
+	objects  objects
+	build    bool  // The next snapshot may build on it.
+	broken   error // Set when a restore failed.
 	closed   bool
 }
 
@@ -88,6 +89,7 @@ type part struct {
 	state *state
 	epoch uint32 // Of the table's Freeze.
 	chain statebackend.Chain
+	old   int  // Of the chain, how many handles were there before.
 	many  bool // So much had changed that it was written in full.
 }
 
@@ -104,7 +106,7 @@ func New(c Config) (*Backend, error) {
 	if c.FullBelow == 0 {
 		c.FullBelow = DefaultFullBelow
 	}
-	b := &Backend{cfg: c, byName: map[string]*state{}, alive: &alive{}, written: &written{}}
+	b := &Backend{cfg: c, byName: map[string]*state{}, alive: &alive{}, written: &written{}, objects: objects{}}
 	if c.Own {
 		b.newest = c.Restored
 	}
@@ -270,7 +272,7 @@ func (b *Backend) plan(st *state, f statebackend.FrozenTable) frozenState {
 		st.changes = track(st.table, b.cfg.Groups.Len(), f.Epoch())
 	default:
 		st.changes.seal(f.Epoch())
-		if st.base != nil && b.build {
+		if st.base != nil && b.build && !b.objects.crowded(st.base.chain) {
 			p.base, p.removed = st.base.chain, slices.Clone(st.changes.sealed)
 		}
 	}
@@ -335,6 +337,10 @@ func (b *Backend) Committed(id job.CheckpointID) {
 			c.rebase(p.epoch)
 		}
 	}
+	for _, p := range parts {
+		b.objects.wrote(p)
+	}
+	b.objects.recount(b.states)
 }
 
 // Close implements statebackend.Backend.

@@ -59,8 +59,7 @@ func (s *snapshot) Write(ctx context.Context, w statebackend.Writer) ([]job.Stat
 	for _, f := range s.states {
 		p := part{state: f.state, epoch: f.frozen.Epoch()}
 		if f.frozen.Len() > 0 {
-			var err error
-			if p.chain, p.many, err = s.write(ctx, w, buf, f); err != nil {
+			if err := s.write(ctx, w, buf, f, &p); err != nil {
 				return nil, fmt.Errorf("operator %q: snapshot of state %q for checkpoint %v: %w", s.cfg.Operator, f.state.name, s.id, err)
 			}
 		}
@@ -71,9 +70,8 @@ func (s *snapshot) Write(ctx context.Context, w statebackend.Writer) ([]job.Stat
 	return handles, nil
 }
 
-// write stores one state: nothing if nothing changed, only what changed if that pays, else all of it. many tells that it did
-// not pay.
-func (s *snapshot) write(ctx context.Context, w statebackend.Writer, buf *buffer, f frozenState) (c statebackend.Chain, many bool, err error) {
+// write stores one state: nothing if nothing changed, only what changed if that pays, else all of it.
+func (s *snapshot) write(ctx context.Context, w statebackend.Writer, buf *buffer, f frozenState, p *part) error {
 	if f.base != nil && len(f.base) < maxChain {
 		// All changes together take no more than the full segment, so a restore reads at most twice what it must, and to write
 		// that again costs no more than the changes since have. A half in one snapshot is too much at once.
@@ -84,16 +82,19 @@ func (s *snapshot) write(ctx context.Context, w statebackend.Writer, buf *buffer
 		switch {
 		case err == nil:
 			h.Base = f.base.Newest().Index
-			return append(slices.Clip(f.base), h), false, nil
+			p.chain, p.old = append(slices.Clip(f.base), h), len(f.base)
+			return nil
 		case errors.Is(err, errUnchanged):
-			return f.base, false, nil
+			p.chain, p.old = f.base, len(f.base)
+			return nil
 		case !errors.Is(err, errMany):
-			return nil, false, err
+			return err
 		}
-		many = f.base[0].Length-f.base.Changes() >= f.base[0].Length/2 // Else it was the turn of a full one anyway.
+		p.many = f.base[0].Length-f.base.Changes() >= f.base[0].Length/2 // Else it was the turn of a full one anyway.
 	}
 	h, err := s.section(ctx, w, f, func(out io.Writer) (segment.Summary, error) { return s.encode(ctx, buf, f, out) })
-	return statebackend.Chain{h}, many, err
+	p.chain = statebackend.Chain{h}
+	return err
 }
 
 // section stores a segment.
