@@ -214,7 +214,7 @@ func (a *App) makeSavepoint(ctx context.Context, s *stored.Snapshot, files []str
 	}
 	v := savepointView{Savepoint: at, DerivedFrom: from, Changes: e.Changes()}
 	return write(a.Stdout, format, v, func(w *tabwriter.Writer) {
-		field(w, "Savepoint", v.Savepoint)
+		field(w, "Savepoint", to)
 		field(w, "Made from", v.DerivedFrom)
 		field(w, "Changes", count(int64(v.Changes)))
 	})

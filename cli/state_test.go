@@ -1,7 +1,12 @@
 package cli
 
 import (
+	"bytes"
+	"encoding/base64"
 	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -117,4 +122,120 @@ func words(line string) (out []string) {
 		out = append(out, strings.Fields(part)...)
 	}
 	return out
+}
+
+// What is damaged is named, and what is missing.
+func TestDamagedSnapshots(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("schema.yaml", "job: j\noperators: {op: {states: {s: {key: int64, value: bytes}, u: {key: int64, value: int64}}}}\n")
+	var lines strings.Builder
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range 1000 {
+		value := make([]byte, 48)
+		for j := range value {
+			value[j] = byte(random.Uint32())
+		}
+		fmt.Fprintf(&lines, `{"operator":"op","state":"s","key":%d,"value":%q}`+"\n", i, base64.StdEncoding.EncodeToString(value))
+	}
+	write("data.ndjson", lines.String())
+	sp := filepath.Join(dir, "sp")
+	if r := call(nil, nil, "cairn", "state", "create", "--schema", dir+"/schema.yaml", "--to", sp, dir+"/data.ndjson"); r.code != Done {
+		t.Fatalf("%+v", r)
+	}
+	names, err := filepath.Glob(sp + "/op-*")
+	if err != nil || len(names) != 1 {
+		t.Fatal(names, err)
+	}
+	manifest, object := filepath.Join(sp, "_metadata"), names[0]
+	for _, c := range []struct {
+		name    string
+		file    string
+		damage  func(b []byte) []byte // Nil removes the file.
+		command []string
+		code    int
+		want    []string
+	}{
+		{"no manifest", manifest, nil, []string{"ls", sp}, NotFound, []string{"there is none", "_metadata"}},
+		{"no object", object, nil, []string{"get", sp, "op", "s", "7"}, Failed, []string{`operator "op": state "s"`, filepath.Base(object), "does not exist"}},
+		{"another file", manifest, func([]byte) []byte { return []byte("hello") }, []string{"ls", sp}, Failed, []string{"damaged: it is no manifest", "_metadata"}},
+		{"a newer version", manifest, func(b []byte) []byte { b[8] = 99; return b }, []string{"ls", sp}, Failed, []string{"manifest of version 99: this program reads"}},
+		{"a manifest cut short", manifest, func(b []byte) []byte { return b[:len(b)-1] }, []string{"ls", sp}, Failed, []string{"_metadata: damaged: the manifest has"}},
+		{"a changed manifest", manifest, func(b []byte) []byte { b[100]++; return b }, []string{"dump", sp}, Failed, []string{"_metadata: damaged: the hash of the manifest is"}},
+		{"a changed block", object, func(b []byte) []byte { b[1000]++; return b }, []string{"dump", sp}, Failed, []string{`state "s"`, filepath.Base(object), "damaged: the hash of the block at byte 9 is"}},
+		{"an object cut short", object, func(b []byte) []byte { return b[:2000] }, []string{"dump", sp}, Failed, []string{filepath.Base(object), "range is not inside the object"}},
+		{"a changed section", object, func(b []byte) []byte { b[1000]++; return b }, []string{"patch", sp, dir + "/none.ndjson", "--to", dir + "/x"}, Failed, []string{`operator "op", subtask 0: state "s"`, filepath.Base(object), "damaged", "the checkpoint has"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			write("none.ndjson", "")
+			good, err := os.ReadFile(c.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := os.WriteFile(c.file, good, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}()
+			if c.damage == nil {
+				err = os.Remove(c.file)
+			} else {
+				err = os.WriteFile(c.file, c.damage(bytes.Clone(good)), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := call(nil, nil, append([]string{"cairn", "state"}, c.command...)...)
+			if r.code != c.code {
+				t.Errorf("exit %d, want %d", r.code, c.code)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(r.stderr, want) {
+					t.Errorf("%q is not in %s", want, r.stderr)
+				}
+			}
+			if _, err := os.Stat(dir + "/x/_metadata"); err == nil {
+				t.Error("a savepoint was made of something damaged")
+			}
+		})
+	}
+}
+
+// A place names a store and a folder in it.
+func TestPlaces(t *testing.T) {
+	for text, want := range map[string]string{
+		"file:///a/c/jobs/j/checkpoints/7":                        "file:///a c/jobs/j/checkpoints/7 c j 7",
+		"/a/c/jobs/j/checkpoints/7/_metadata":                     "file:///a c/jobs/j/checkpoints/7 c j 7",
+		"/c/jobs/j":                                               "file:/// c/jobs/j c j 0",
+		"/a/c/jobs/j/checkpoints/":                                "file:///a c/jobs/j c j 0",
+		"/a/b/savepoint":                                          "file:///a/b savepoint   0",
+		"/checkpoints/2":                                          "file:///checkpoints 2   0",
+		"s3://bucket/c/jobs/j/checkpoints/7?region=eu":            "s3://bucket?region=eu c/jobs/j/checkpoints/7 c j 7",
+		"s3://bucket/p/q/sp?path-style=true&endpoint=http://h:90": "s3://bucket/p/q?endpoint=http%3A%2F%2Fh%3A90&path-style=true sp   0",
+		"/":                            "it names no folder",
+		"s3://bucket":                  "it names no folder",
+		"/a/.hidden":                   "begins with a dot",
+		"s3://user:secret@bucket/x":    "it holds credentials",
+		"/a/c/jobs/j/checkpoints/none": "file:///a/c/jobs/j/checkpoints none   0",
+	} {
+		loc, err := placeOf(text)
+		var p place
+		if err == nil {
+			p, err = split(loc)
+		}
+		got := fmt.Sprintf("%v %s %s %s %d", p.root, p.dir, p.cluster, p.job, uint64(p.id))
+		if err != nil {
+			got = err.Error()
+		}
+		if got != want && !(err != nil && strings.Contains(got, want)) {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+		if strings.Contains(got, "secret") {
+			t.Errorf("the secret is in %s", got)
+		}
+	}
 }

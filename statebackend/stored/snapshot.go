@@ -218,7 +218,33 @@ func (s *Snapshot) source(ctx context.Context, operator string, t *table) (Sourc
 	if src == nil {
 		return nil, fmt.Errorf("operator %q: nothing reads state %q", operator, t.name)
 	}
-	return src, nil
+	return located{src, operator}, nil
+}
+
+// located says in errors of a Source whose state it is.
+type located struct {
+	src      Source
+	operator string
+}
+
+func (l located) Each(ctx context.Context, groups job.GroupRange, visit func(int, []byte, []byte) error) error {
+	var own error
+	err := l.src.Each(ctx, groups, func(g int, key, value []byte) error {
+		own = visit(g, key, value)
+		return own
+	})
+	if err != nil && own == nil {
+		return fmt.Errorf("operator %q: %w", l.operator, err)
+	}
+	return err
+}
+
+func (l located) Get(ctx context.Context, group int, key []byte) ([]byte, bool, error) {
+	value, found, err := l.src.Get(ctx, group, key)
+	if err != nil {
+		err = fmt.Errorf("operator %q: %w", l.operator, err)
+	}
+	return value, found, err
 }
 
 // layout is nil for what only the program can decode.

@@ -478,7 +478,7 @@ func (st *State) load(ctx context.Context, main, items Source, groups job.GroupR
 		e := new(Entry)
 		h.entries = append(h.entries, e)
 		itemValues[string(k)] = v
-		return st.located(st.parse(e, g, k, v))
+		return st.wrap(st.parse(e, g, k, v))
 	})
 	if err != nil {
 		return nil, err
@@ -495,11 +495,11 @@ func (st *State) load(ctx context.Context, main, items Source, groups job.GroupR
 				return v, ok
 			})
 			h.entries = append(h.entries, e)
-			return st.located(err)
+			return st.wrap(err)
 		}
 		e := new(Entry)
 		h.entries = append(h.entries, e)
-		return st.located(st.parse(e, g, k, v))
+		return st.wrap(st.parse(e, g, k, v))
 	})
 	if err != nil {
 		return nil, err
@@ -516,7 +516,7 @@ func (st *State) load(ctx context.Context, main, items Source, groups job.GroupR
 	return out, nil
 }
 
-func (st *State) located(err error) error {
+func (st *State) wrap(err error) error {
 	if err == nil {
 		return nil
 	}

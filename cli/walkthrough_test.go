@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The commands in docs/state-inspection.md print what it says. -rewrite has it say what they print.
+func TestWalkThrough(t *testing.T) {
+	const page = "../docs/state-inspection.md"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "examples/flights/checkpoints"), os.DirFS("../examples/flights/checkpoints")); err != nil {
+		t.Fatal(err)
+	}
+	here, err := filepath.Abs(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	var out strings.Builder
+	block, name := "", "" // The language of a block of code, and the file that it is.
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		fence, isFence := strings.CutPrefix(line, "```")
+		switch {
+		case isFence && block == "":
+			block, name, _ = strings.Cut(strings.TrimSpace(fence), " ")
+			lines = nil
+			out.WriteString(line)
+		case isFence:
+			switch {
+			case name != "":
+				if err := os.WriteFile(name, []byte(strings.Join(lines, "")), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				out.WriteString(strings.Join(lines, ""))
+			case block == "console":
+				out.WriteString(session(lines))
+			default:
+				out.WriteString(strings.Join(lines, ""))
+			}
+			block = ""
+			out.WriteString(line)
+		case block != "":
+			lines = append(lines, line)
+		default:
+			out.WriteString(line)
+		}
+	}
+	if got := out.String(); got != string(text) {
+		if flag.Lookup("rewrite").Value.String() == "true" { // Of datadriven.
+			if err := os.WriteFile(here, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		was, is := strings.Split(string(text), "\n"), strings.Split(got, "\n")
+		for i := range is {
+			if i >= len(was) || was[i] != is[i] {
+				t.Fatalf("docs/state-inspection.md, line %d: the command prints %q: run go test ./cli -run TestWalkThrough -rewrite, and read the difference", i+1, is[i])
+			}
+		}
+		t.Fatal("docs/state-inspection.md says more than the commands print")
+	}
+}
+
+// session runs the commands of a block and gives it with what they print.
+func session(lines []string) string {
+	var out strings.Builder
+	for _, line := range lines {
+		command, ok := strings.CutPrefix(line, "$ ")
+		if !ok {
+			continue // What was printed.
+		}
+		out.WriteString(line)
+		r := call(nil, nil, words(command)...)
+		for printed := range strings.Lines(r.stdout + r.stderr) {
+			fmt.Fprintln(&out, strings.TrimRight(printed, " \n"))
+		}
+	}
+	return out.String()
+}
