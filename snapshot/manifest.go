@@ -46,7 +46,7 @@ type Manifest struct {
 	Final      bool `json:",omitempty"` // Every task had reached the end of its data.
 	// Derived is set in a savepoint that no job has written: it says what it was made from.
 	Derived string `json:",omitempty"`
-	Created    time.Time
+	Created time.Time
 
 	K           int    // Number of key groups.
 	Hash        string // HashName.
