@@ -136,8 +136,17 @@ func (a *asyncOp[T, U]) Open(c *Context) error {
 	// between the records were not kept.
 	b := record.PoolOf[T]().Get()
 	a.rest = b
+	from, old := a.codec, a.codec.Schema()
+	parts, err := olderItems(c.Items, CallsState, CallSchema(old), 1)
+	if err == nil && parts != nil {
+		old = parts[0]
+		from, err = codec.Evolve(a.codec, old)
+	}
+	if err != nil {
+		return refusedItems(c.Name, CallsState, c.Items[CallsState], CallSchema(a.codec.Schema()), err)
+	}
 	for _, item := range c.List[CallsState] {
-		v, time, err := decodeCall(a.codec, item)
+		v, time, err := decodeCall(from, old, item)
 		if err != nil {
 			return fmt.Errorf("operator %q: %w", c.Name, err)
 		}
@@ -323,7 +332,11 @@ func (a *asyncOp[T, U]) EndOfData() error {
 	return nil
 }
 
-func (a *asyncOp[T, U]) Prepare(job.CheckpointID) error   { return nil }
+func (a *asyncOp[T, U]) Prepare(job.CheckpointID) error { return nil }
+
+// ItemSchema tells what the items of a list are.
+func (a *asyncOp[T, U]) ItemSchema(string) string { return CallSchema(a.codec.Schema()).String() }
+
 func (a *asyncOp[T, U]) Committed(job.CheckpointID) error { return nil }
 
 func (a *asyncOp[T, U]) Snapshot(job.CheckpointID) (map[string][][]byte, error) {

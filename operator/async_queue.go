@@ -133,11 +133,17 @@ func encodeCall[T any](c codec.Codec[T], in *T, time int64) ([]byte, error) {
 	return c.Append(binary.AppendVarint(b, time), in)
 }
 
-func decodeCall[T any](c codec.Codec[T], b []byte) (in T, time int64, err error) {
+// CallSchema is that of a record under way in CallsState, from that of the record.
+func CallSchema(record codec.Schema) codec.Schema {
+	return codec.Schema{Codec: "call", Version: callVersion, Shape: record.String()}
+}
+
+// decodeCall reads what was encoded under the schema old, which c decodes.
+func decodeCall[T any](c codec.Codec[T], old codec.Schema, b []byte) (in T, time int64, err error) {
 	if len(b) < 9 || b[0] != callVersion {
 		return in, 0, fmt.Errorf("record under way, in state: not of version %d", callVersion)
 	}
-	if binary.LittleEndian.Uint64(b[1:]) != schemaHash(c.Schema()) {
+	if binary.LittleEndian.Uint64(b[1:]) != schemaHash(old) {
 		return in, 0, job.Errorf(job.ClassRefused, "record under way, in state: it was written with another schema than that of its codec now, %v", c.Schema())
 	}
 	time, n := binary.Varint(b[9:])

@@ -464,18 +464,18 @@ func TestAsyncState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, time, err := decodeCall(ints, item); err != nil || got != v || time != -5 {
+	if got, time, err := decodeCall(ints, ints.Schema(), item); err != nil || got != v || time != -5 {
 		t.Errorf("%d at %d: %v", got, time, err)
 	}
-	if _, _, err := decodeCall(texts, item); job.FailureOf("", "", err).Class != job.ClassRefused {
+	if _, _, err := decodeCall(texts, texts.Schema(), item); job.FailureOf("", "", err).Class != job.ClassRefused {
 		t.Errorf("another schema: %v", err)
 	}
 	for n := range item {
-		if _, _, err := decodeCall(ints, item[:n]); err == nil {
+		if _, _, err := decodeCall(ints, ints.Schema(), item[:n]); err == nil {
 			t.Errorf("%d of %d bytes are taken", n, len(item))
 		}
 	}
-	if _, _, err := decodeCall(ints, append(item, 0)); err == nil {
+	if _, _, err := decodeCall(ints, ints.Schema(), append(item, 0)); err == nil {
 		t.Error("a byte too many is taken")
 	}
 }

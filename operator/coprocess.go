@@ -168,6 +168,9 @@ func (p *coOp[K, A, B, U]) Committed(job.CheckpointID) error { return nil }
 // Broadcast tells which lists are the same in every subtask.
 func (p *coOp[K, A, B, U]) Broadcast(state string) bool { return p.states.shared.isBroadcast(state) }
 
+// ItemSchema tells what the items of a list are.
+func (p *coOp[K, A, B, U]) ItemSchema(state string) string { return p.states.shared.itemSchema(state) }
+
 func (p *coOp[K, A, B, U]) Close() error {
 	p.left.close()
 	p.right.close()

@@ -263,6 +263,7 @@ func (p *plainReady) Prepare(id job.CheckpointID) error {
 func (p *plainReady) Snapshot(id job.CheckpointID) (map[string][][]byte, error) {
 	return p.Operator.(Checkpointed).Snapshot(id)
 }
+func (p *plainReady) ItemSchema(state string) string { return p.Operator.(Itemized).ItemSchema(state) }
 func (p *plainReady) Committed(id job.CheckpointID) error {
 	return p.Operator.(Checkpointed).Committed(id)
 }

@@ -10,7 +10,7 @@ import (
 // entries refer to, so that they may not change, and of values (v). They evolve as their values do.
 var holders = map[string]string{
 	"aged": "v", "list-head": "v", "list-part": "v", "map-head": "k", "map-entry": "kv",
-	"session": "v", "firing": "v", "panes": "v", "list": "v",
+	"session": "v", "firing": "v", "panes": "v", "list": "v", "item": "v", "entry": "kv", "call": "v",
 }
 
 // holding returns the old and the new schemas that a holder is made of. Of keys there is only one.

@@ -297,3 +297,116 @@ func evolveError[A, B any](now codec.Codec[A], old codec.Codec[B]) error {
 	}
 	return err
 }
+
+// held is an operator with a list of its own and one with broadcast state, which they give out at their ends.
+func held[V any](of func(int64) V, text func(V) string) (list, broadcast func() Operator) {
+	list = func() Operator {
+		return &plainReady{ProcessPlain(func(s *OperatorStates) PlainHandler[int64, string] {
+			l := s.List[V]("held")
+			return PlainHandler[int64, string]{
+				Record: func(_ *PlainContext[string], v *int64) { l.Append(of(*v)) },
+				End: func(c *PlainContext[string]) {
+					for _, v := range l.Values() {
+						c.Emit(text(v))
+					}
+				},
+			}
+		})}
+	}
+	key := func(v *int64) int64 { return *v }
+	broadcast = func() Operator {
+		return ProcessBroadcast(key, codec.Int64(), func(s *States[int64]) BroadcastHandler[int64, int64, int64, string] {
+			b := s.Broadcast[string, V]("held")
+			return BroadcastHandler[int64, int64, int64, string]{
+				Record: func(c *KeyedContext[int64, string], v *int64) {
+					for k, v := range b.All() {
+						c.Emit(k + text(v))
+					}
+				},
+				Broadcast: func(_ *BroadcastContext[string], v *int64) { b.Put(fmt.Sprint(*v), of(*v)) },
+			}
+		})
+	}
+	return list, broadcast
+}
+
+func TestOperatorStateOfOlderTypes(t *testing.T) {
+	text := func(s stock2) string { return fmt.Sprintf("%d %s %v", s.Count, s.Title, s.Lots) }
+	list1, broadcast1 := held(stockOf, func(s stock1) string { return text(s.next()) })
+	list2, broadcast2 := held(func(a int64) stock2 { return stockOf(a).next() }, text)
+	each := func(v *int64) int64 { return *v }
+	var events, show []Feed[int64, int64]
+	var want, wantShow []string
+	for i := range int64(50) {
+		events = append(events, Feed[int64, int64]{Time: i, A: i, Input: 0})
+		want = append(want, text(stockOf(i).next()))
+	}
+	s := StartScaled[int64, int64, int64, string](t, "fs", 2, codec.Int64(), each, each, list1)
+	s.Run(events, 7)
+	s.make = list2
+	s.restart(3)
+	s.restart(2)
+	s.end()
+	SameRows(t, "list", s.Rows(), want)
+	s.Close()
+
+	for i := range events {
+		events[i].Input, events[i].B = 1, events[i].A
+		wantShow = append(wantShow, fmt.Sprint(i)+want[i])
+	}
+	show = append(show, Feed[int64, int64]{Time: 100, A: 5})
+	s = StartScaled[int64, int64, int64, string](t, "fs", 2, codec.Int64(), each, nil, broadcast1)
+	s.Run(events, 7)
+	s.make = broadcast2
+	s.restart(3)
+	s.Run(show, 7)
+	SameRows(t, "broadcast state", s.Rows(), wantShow)
+	s.Close()
+
+	listN, broadcastN := held(func(int64) string { return "" }, func(s string) string { return s })
+	for _, c := range []struct {
+		op     Operator
+		schema codec.Schema
+	}{
+		{listN(), (&OperatorList[stock1]{codec: codec.MustStruct[stock1]()}).schema()},
+		{broadcastN(), (&BroadcastState[string, stock1]{key: textCodec(), val: codec.MustStruct[stock1]()}).schema()},
+		{broadcastN(), (&BroadcastState[int64, string]{key: codec.Int64(), val: textCodec()}).schema()},
+	} {
+		su := surround(&recorder[string]{})
+		su.c.List, su.c.Items = map[string][][]byte{"held": {{1, 2}}}, map[string]string{"held": c.schema.String()}
+		err := c.op.Open(su.c)
+		if job.FailureOf("", "", err).Class != job.ClassRefused || !strings.Contains(err.Error(), `operator "op", state "held"`) {
+			t.Errorf("%v: %v", c.schema, err)
+		}
+		if err := c.op.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestCallsOfOlderTypes(t *testing.T) {
+	old, now := codec.MustStruct[stock1](), codec.MustStruct[stock2]()
+	v := stockOf(7)
+	item, err := encodeCall(old, &v, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(schema string) (*asyncOp[stock2, int], error) {
+		s := surround(&recorder[int]{})
+		s.c.Restored, s.c.List, s.c.Items = true, map[string][][]byte{CallsState: {item}}, map[string]string{CallsState: schema}
+		op := Async(AsyncOptions{}, AsyncCalls[stock2, int]{}, now).(*asyncOp[stock2, int])
+		return op, op.Open(s.c)
+	}
+	op, err := open(CallSchema(old.Schema()).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if op.rest.Len() != 1 || !reflect.DeepEqual(op.rest.Rows[0], v.next()) {
+		t.Errorf("records under way are %+v", op.rest.Rows)
+	}
+	for _, schema := range []string{"", "call:string", "call:" + now.Schema().String()} {
+		if _, err := open(schema); job.FailureOf("", "", err).Class != job.ClassRefused {
+			t.Errorf("records under way of %q: %v", schema, err)
+		}
+	}
+}

@@ -122,7 +122,7 @@ func (p *keyedCore[K, U]) open(c *Context, s *States[K], construct func() (onTim
 	s.open(c, &p.cur, p.hash, &p.ctx.time)
 	s.aging.look()
 	p.onTimer, p.onClock = construct()
-	if err := problemsOf(c, s.problems); err != nil {
+	if err := s.problem(c); err != nil {
 		return err
 	}
 	var err error

@@ -113,6 +113,8 @@ type Context struct {
 	// subtasks.
 	List  map[string][][]byte
 	Union map[string][][]byte
+	// Items is what ItemSchema said of the restored lists, for those of which it said something.
+	Items map[string]string
 	// Watermark is the restored watermark, record.MinTime when there is none.
 	Watermark int64
 	// Ended tells that the restored state was taken behind the end of data.

@@ -25,7 +25,7 @@ func (p *plainOp[T, U]) Open(c *Context) error {
 	s.side, s.now = c.Side, &p.ctx.time
 	p.states = s
 	p.handler = p.make(s)
-	return problemsOf(c, s.problems)
+	return s.problem(c)
 }
 
 func (p *plainOp[T, U]) Push(_ int, a record.Any) error {
@@ -63,6 +63,10 @@ func (p *plainOp[T, U]) Prepare(job.CheckpointID) error { return nil }
 func (p *plainOp[T, U]) Snapshot(job.CheckpointID) (map[string][][]byte, error) {
 	return p.states.snapshot()
 }
+
+// ItemSchema tells what the items of a list are.
+func (p *plainOp[T, U]) ItemSchema(state string) string { return p.states.itemSchema(state) }
+
 func (p *plainOp[T, U]) Committed(job.CheckpointID) error { return nil }
 
 func (p *plainOp[T, U]) Close() error {

@@ -51,6 +51,7 @@ func StartScaled[K comparable, A, B, U any](t fataler, backend string, par int, 
 
 type listSnapshot struct {
 	broadcast bool
+	schema    string
 	items     [][][]byte // By old subtask.
 }
 
@@ -70,7 +71,7 @@ func (s *Scaled[K, A, B, U]) open(par int, handles []job.StateHandle, lists map[
 			s.t.Fatalf("%v", err)
 		}
 		k.s.c.State = b
-		k.s.c.List = map[string][][]byte{}
+		k.s.c.List, k.s.c.Items = map[string][][]byte{}, map[string]string{}
 		for name, l := range lists {
 			var all [][]byte
 			for _, items := range l.items {
@@ -89,6 +90,9 @@ func (s *Scaled[K, A, B, U]) open(par int, handles []job.StateHandle, lists map[
 				all = mine
 			}
 			k.s.c.List[name] = all
+			if l.schema != "" {
+				k.s.c.Items[name] = l.schema
+			}
 		}
 		k.op = s.make()
 		if err := k.op.Open(k.s.c); err != nil {
@@ -207,6 +211,9 @@ func (s *Scaled[K, A, B, U]) freeze() ([]job.StateHandle, map[string]*listSnapsh
 				if lists[name] == nil {
 					b, ok := k.op.(Broadcaster)
 					lists[name] = &listSnapshot{broadcast: ok && b.Broadcast(name)}
+					if i, ok := k.op.(Itemized); ok {
+						lists[name].schema = i.ItemSchema(name)
+					}
 				}
 				lists[name].items = append(lists[name].items, list)
 			}

@@ -12,6 +12,7 @@ import (
 type declarations struct {
 	decls     []job.StateDecl
 	problems  []string
+	refused   error // Restored state of the operator that cannot be read.
 	sideNames []string
 	sideTypes map[string]reflect.Type
 	// Of a running subtask:

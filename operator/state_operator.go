@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairnstream/cairn/codec"
 	"github.com/cairnstream/cairn/job"
+	"github.com/cairnstream/cairn/statebackend"
 )
 
 // The kinds of operator state, as StateDecl and snapshots have them.
@@ -22,10 +23,19 @@ type Broadcaster interface {
 	Broadcast(state string) bool
 }
 
+// Itemized is implemented by Checkpointed operators that tell what the items of a list are. It is kept with the
+// list, and given back in Context.Items.
+type Itemized interface {
+	// ItemSchema is the text of the schema of the list's items; empty if only the operator knows.
+	ItemSchema(state string) string
+}
+
 // operatorState holds the states of an operator that belong to no key. The zero value has none.
 type operatorState struct {
 	parts    []operatorPart
 	restored map[string][][]byte
+	schemas  map[string]string // Of the items restored.
+	operator string
 	running  bool // A subtask's, not one that only collects declarations.
 	writable bool // The broadcast states may be changed now.
 }
@@ -33,6 +43,8 @@ type operatorState struct {
 // operatorPart is one of them.
 type operatorPart interface {
 	state() (name, kind string)
+	// schema is that of the items.
+	schema() codec.Schema
 	encode() ([][]byte, error)
 }
 
@@ -59,6 +71,37 @@ func (o *operatorState) isBroadcast(state string) bool {
 	})
 }
 
+func (o *operatorState) itemSchema(state string) string {
+	if o != nil {
+		for _, p := range o.parts {
+			if name, _ := p.state(); name == state {
+				return p.schema().String()
+			}
+		}
+	}
+	return ""
+}
+
+// olderItems returns the n schemas that the items of a restored list are made of, nil if they are those of now.
+func olderItems(schemas map[string]string, state string, now codec.Schema, n int) ([]codec.Schema, error) {
+	text := schemas[state]
+	if text == "" || text == now.String() { // Lists of an older release say nothing.
+		return nil, nil
+	}
+	old, err := codec.ParseSchema(text)
+	if err != nil {
+		return nil, err
+	}
+	return codec.PartsOf(old, now, n)
+}
+
+// refusedItems is the error about the items of a restored list that cannot be read.
+func refusedItems(operator, state, old string, now codec.Schema, err error) error {
+	return &job.Error{Class: job.ClassRefused, Err: &statebackend.SchemaError{
+		Operator: operator, State: state, Part: "value", Old: old, New: now.String(), Err: err,
+	}}
+}
+
 // OperatorStates declares the states of an operator without keys: lists of its own, which are dealt out
 // again when the parallelism changes, and side outputs. The constructor calls List and Side, once
 // when the job is built and once for each subtask.
@@ -70,7 +113,9 @@ type OperatorStates struct {
 // NewOperatorStates makes an OperatorStates that only collects declarations.
 func NewOperatorStates() *OperatorStates { return &OperatorStates{} }
 
-func (o *operatorState) open(c *Context) { o.restored, o.running = c.List, true }
+func (o *operatorState) open(c *Context) {
+	o.restored, o.schemas, o.operator, o.running = c.List, c.Items, c.Name, true
+}
 
 // List declares a list of the subtask, with the codec that codec.Default picks for V. A restore with the
 // same parallelism gives each subtask its list back; with another one the elements of all are dealt
@@ -81,8 +126,16 @@ func (s *OperatorStates) List[V any](name string) *OperatorList[V] {
 		s.bad("state %q: %v", name, err)
 		return &OperatorList[V]{}
 	}
-	s.declare(name, kindList, "", c.Schema().String())
 	l := &OperatorList[V]{name: name, codec: c}
+	s.declare(name, kindList, "", c.Schema().String())
+	from, err := olderItems(s.schemas, name, l.schema(), 1)
+	if err == nil && from != nil {
+		c, err = codec.Evolve(c, from[0])
+	}
+	if err != nil {
+		s.refused = refusedItems(s.operator, name, s.schemas[name], l.schema(), err)
+		return l
+	}
 	for i, item := range s.restored[name] {
 		var v V
 		if n, err := c.Decode(item, &v); err != nil || n != len(item) {
@@ -115,6 +168,10 @@ func (l *OperatorList[V]) Values() []V { return l.vs }
 func (l *OperatorList[V]) Len() int { return len(l.vs) }
 
 func (l *OperatorList[V]) state() (name, kind string) { return l.name, kindList }
+
+func (l *OperatorList[V]) schema() codec.Schema {
+	return codec.Schema{Codec: "item", Version: 1, Shape: l.codec.Schema().String()}
+}
 
 func (l *OperatorList[V]) encode() ([][]byte, error) {
 	items := make([][]byte, len(l.vs))
@@ -149,8 +206,19 @@ func (s *States[K]) Broadcast[MK comparable, V any](name string) *BroadcastState
 	}
 	s.declare(name, kindBroadcast, "", codec.JoinSchemas(b.key.Schema(), b.val.Schema()))
 	b.of = s.shared
+	val := b.val
+	from, err := olderItems(s.shared.schemas, name, b.schema(), 2)
+	if err == nil && from != nil {
+		if err = codec.Unchanged("[key]", from[0], b.key.Schema()); err == nil {
+			val, err = codec.Evolve(val, from[1])
+		}
+	}
+	if err != nil {
+		s.refused = refusedItems(s.shared.operator, name, s.shared.schemas[name], b.schema(), err)
+		return b
+	}
 	for i, item := range s.shared.restored[name] {
-		if err := b.decode(item); err != nil {
+		if err := b.decode(item, val); err != nil {
 			s.bad("state %q: entry %d: %v", name, i, err)
 			return b
 		}
@@ -219,6 +287,10 @@ func (b *BroadcastState[MK, V]) mayWrite() {
 
 func (b *BroadcastState[MK, V]) state() (name, kind string) { return b.name, kindBroadcast }
 
+func (b *BroadcastState[MK, V]) schema() codec.Schema {
+	return codec.Schema{Codec: "entry", Version: 1, Shape: codec.JoinSchemas(b.key.Schema(), b.val.Schema())}
+}
+
 func (b *BroadcastState[MK, V]) encode() ([][]byte, error) {
 	items := make([][]byte, 0, len(b.order))
 	for _, k := range b.order {
@@ -235,14 +307,14 @@ func (b *BroadcastState[MK, V]) encode() ([][]byte, error) {
 	return items, nil
 }
 
-func (b *BroadcastState[MK, V]) decode(item []byte) error {
+func (b *BroadcastState[MK, V]) decode(item []byte, val codec.Codec[V]) error {
 	var k MK
 	var v V
 	n, err := b.key.Decode(item, &k)
 	if err != nil {
 		return err
 	}
-	m, err := b.val.Decode(item[n:], &v)
+	m, err := val.Decode(item[n:], &v)
 	if err != nil {
 		return err
 	}
@@ -285,10 +357,13 @@ func (c *PlainContext[U]) Subtask() int { return c.subtask }
 // Parallelism is the number of subtasks of the operator.
 func (c *PlainContext[U]) Parallelism() int { return c.parallelism }
 
-// problemsOf makes one error of what was wrong with an operator's states.
-func problemsOf(c *Context, problems []string) error {
-	if len(problems) == 0 {
+// problem makes one error of what was wrong with an operator's states.
+func (d *declarations) problem(c *Context) error {
+	switch {
+	case d.refused != nil:
+		return d.refused
+	case len(d.problems) == 0:
 		return nil
 	}
-	return &job.Problems{What: fmt.Sprintf("operator %q", c.Name), List: problems}
+	return &job.Problems{What: fmt.Sprintf("operator %q", c.Name), List: d.problems}
 }

@@ -43,6 +43,6 @@ func (s Stream[T]) AsyncWith[U any](name string, o operator.AsyncOptions, calls 
 			return add[T, U](s, op, nil) // Never made: a problem was recorded.
 		}
 	}
-	op.State = []job.StateDecl{{Name: operator.CallsState, Kind: "list", Value: c.Schema().String()}}
+	op.State = []job.StateDecl{{Name: operator.CallsState, Kind: "list", Value: operator.CallSchema(c.Schema()).String()}}
 	return add[T, U](s, op, func() operator.Operator { return operator.Async(o, calls, c) })
 }

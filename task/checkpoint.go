@@ -31,6 +31,7 @@ type capturedLink struct {
 	frozen    statebackend.Snapshot // nil without keyed state.
 	lists     map[string][][]byte
 	kinds     map[string]string // Of lists, as snapshots have them.
+	items     map[string]string // Schemas of the lists' items, as snapshots have them.
 	watermark int64
 }
 
@@ -60,7 +61,7 @@ func (s *subtask) capture(b record.Control) error {
 				snap.release()
 				return err
 			}
-			cl.lists, cl.kinds = lists, kindsOf(l.op, lists)
+			cl.lists, cl.kinds, cl.items = lists, kindsOf(l.op, lists), itemsOf(l.op, lists)
 		}
 		if l.state != nil {
 			// The one that the coordinator keeps for this checkpoint, not one that committed since.
@@ -100,6 +101,25 @@ func kindsOf(op operator.Operator, lists map[string][][]byte) map[string]string 
 		}
 	}
 	return kinds
+}
+
+// opaque is the schema of list items that only their operator knows.
+const opaque = "bytes"
+
+// itemsOf says what the items of lists are.
+func itemsOf(op operator.Operator, lists map[string][][]byte) map[string]string {
+	i, _ := op.(operator.Itemized)
+	items := make(map[string]string, len(lists))
+	for name := range lists {
+		items[name] = opaque
+		if i == nil {
+			continue
+		}
+		if s := i.ItemSchema(name); s != "" {
+			items[name] = s
+		}
+	}
+	return items
 }
 
 // inputWatermark is the watermark that operator i of the chain has been given.
@@ -239,7 +259,7 @@ func (s *subtask) storeSnapshot(ctx context.Context, c *captured, stats *job.Che
 			}
 		}
 		for _, name := range sortedKeys(l.lists) {
-			h, err := ow.List(ctx, name, l.kinds[name], "bytes", l.lists[name])
+			h, err := ow.List(ctx, name, l.kinds[name], l.items[name], l.lists[name])
 			if err != nil {
 				return nil, fmt.Errorf("operator %q, state %q: %w", l.name, name, err)
 			}

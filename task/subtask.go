@@ -280,7 +280,7 @@ func (s *subtask) restore(l *link, old job.OperatorSnapshot) error {
 	}
 	l.ctx.Watermark = low
 	l.main.mark.Store(low)
-	l.ctx.List, l.ctx.Union = map[string][][]byte{}, map[string][][]byte{}
+	l.ctx.List, l.ctx.Union, l.ctx.Items = map[string][][]byte{}, map[string][][]byte{}, map[string]string{}
 	l.keyed = snapshot.Keyed(old)
 	return s.restoreLists(l, old)
 }
@@ -373,15 +373,21 @@ func (s *subtask) reader() *snapshot.Reader { return snapshot.NewReader(s.run.se
 
 // restoreLists loads the list state of an operator: this subtask's share, and the whole.
 func (s *subtask) restoreLists(l *link, old job.OperatorSnapshot) error {
-	names := map[string]bool{}
+	names := map[string]string{} // With the schema of the items.
 	for _, sub := range old.Subtasks {
 		for _, h := range sub.States {
 			if h.Kind == snapshot.KindList || h.Kind == snapshot.KindBroadcast {
-				names[h.Name] = true
+				if was, ok := names[h.Name]; ok && was != h.Codec {
+					return job.Errorf(job.ClassRefused, "operator %q, state %q: subtasks of one checkpoint disagree about its schema: %s and %s", l.name, h.Name, was, h.Codec)
+				}
+				names[h.Name] = h.Codec
 			}
 		}
 	}
-	for name := range names {
+	for name, items := range names {
+		if items != opaque {
+			l.ctx.Items[name] = items
+		}
 		share, _ := snapshot.Redistribute(old, name, s.task.Subtask, l.ctx.Parallelism)
 		all, _ := snapshot.Redistribute(old, name, 0, 1)
 		var err error
