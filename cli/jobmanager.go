@@ -32,7 +32,11 @@ func (a *App) jobManagerCommand(use string) *cobra.Command {
 	})
 }
 
-const stateMemoryUsage = "memory of a TaskManager for state that is on disk, shared by its operators (default 256MiB)"
+const (
+	stateMemoryUsage = "memory of a TaskManager for state that is on disk, shared by its operators (default 256MiB)"
+	uploadsUsage     = "snapshots of tasks that a TaskManager stores at a time (default 4)"
+	uploadRateUsage  = "bytes a second that a TaskManager's snapshots take of the network, such as 50MiB (default 0: no limit)"
+)
 
 func (a *App) taskManagerCommand(use string) *cobra.Command {
 	var c serve.TaskManagerConfig
@@ -45,6 +49,8 @@ func (a *App) taskManagerCommand(use string) *cobra.Command {
 	o.text(&c.HTTP, "http", "HOST:PORT", "/metrics, /healthz, /readyz, /debug/pprof; off: none (default 127.0.0.1:8082)")
 	o.text(&c.Dir, "dir", "DIR", "local state, spill, copies of snapshots (default: a folder in the system's temporary directory)")
 	o.size(&c.StateMemory, "state-memory", stateMemoryUsage)
+	o.number(&c.Uploads, "upload-concurrency", uploadsUsage)
+	o.rate(&c.UploadRate, "upload-rate", uploadRateUsage)
 	o.text(&c.Blob, "blob", "URL", "store of snapshots (default: what the JobManager says)")
 	o.text(&c.PortsFile, "ports-file", "FILE", "write the chosen addresses there, as JSON")
 	o.duration(&c.ShutdownTimeout, "shutdown-timeout", "time for draining after SIGTERM (default 25s)")
@@ -66,6 +72,8 @@ func (a *App) localCommand() *cobra.Command {
 	o.number(&c.Slots, "slots", "slots of each TaskManager (default: number of CPUs)")
 	o.text(&c.Dir, "dir", "DIR", "metadata, snapshots and state, used again by the next cluster on it (default: a temporary one)")
 	o.size(&c.StateMemory, "state-memory", stateMemoryUsage)
+	o.number(&c.Uploads, "upload-concurrency", uploadsUsage)
+	o.rate(&c.UploadRate, "upload-rate", uploadRateUsage)
 	o.text(&c.Listen, "listen", "HOST:PORT", "gRPC of the JobManager (default 127.0.0.1:6123)")
 	o.text(&c.HTTP, "http", "HOST:PORT", "HTTP of the JobManager; off: none (default 127.0.0.1:8081)")
 	o.text(&c.PortsFile, "ports-file", "FILE", "write the chosen addresses there, as JSON")

@@ -133,6 +133,18 @@ func (o *options) size(p *job.Bytes, key, usage string) *option {
 	})
 }
 
+// rate is an amount of data per second; 0 is no limit.
+func (o *options) rate(p *job.Bytes, key, usage string) *option {
+	return o.add(&option{
+		key: key, usage: usage, arg: "SIZE",
+		set: func(t []string) (err error) {
+			*p, err = job.ParseBytes(strings.TrimSuffix(last(t), "/s"))
+			return err
+		},
+		get: func() string { return p.String() },
+	})
+}
+
 func (o *options) yesNo(p *bool, key, usage string) *option {
 	return o.add(&option{
 		key: key, usage: usage, yes: true, plain: true,
@@ -420,6 +432,7 @@ var allVariables = []string{
 	"CAIRN_ADVERTISE", "CAIRN_BLOB", "CAIRN_CLUSTER", "CAIRN_CONFIG", "CAIRN_DIR", "CAIRN_ETCD", "CAIRN_HEARTBEAT", "CAIRN_HTTP",
 	"CAIRN_JOBMANAGER", "CAIRN_LISTEN", "CAIRN_LOG_LEVEL", "CAIRN_OUTPUT", "CAIRN_PORTS_FILE", "CAIRN_SHUTDOWN_TIMEOUT",
 	"CAIRN_SLOTS", "CAIRN_STATE_MEMORY", "CAIRN_TASKMANAGERS", "CAIRN_TOKEN",
+	"CAIRN_UPLOAD_CONCURRENCY", "CAIRN_UPLOAD_RATE",
 }
 
 // distance is the number of letters to insert, remove or replace to get from a to b.

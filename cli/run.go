@@ -29,6 +29,8 @@ func (a *App) runCommand() *cobra.Command {
 	o.number(&c.TaskManagers, "taskmanagers", "number of TaskManagers in this process (default 1)").flag = true
 	o.number(&c.Slots, "slots", "slots of each TaskManager (default: as many as the job needs)").flag = true
 	o.size(&c.StateMemory, "state-memory", stateMemoryUsage).flag = true
+	o.number(&c.Uploads, "upload-concurrency", uploadsUsage).flag = true
+	o.rate(&c.UploadRate, "upload-rate", uploadRateUsage).flag = true
 	o.text(&c.HTTP, "http", "HOST:PORT", "/metrics, /healthz, /readyz of the run (default off)").flag = true
 	o.choice(&level, "log-level", "least level that is logged", logLevels...).flag = true
 	o.output(&format)

@@ -27,6 +27,9 @@ type LocalConfig struct {
 	Dir string
 	// StateMemory of each TaskManager, as in TaskManagerConfig.
 	StateMemory job.Bytes
+	// Uploads and UploadRate of each TaskManager, as in TaskManagerConfig.
+	Uploads    int
+	UploadRate job.Bytes
 	// InMemory keeps the metadata in memory, which starts faster: for a cluster that lives no longer than its process.
 	InMemory bool
 	// Listen and HTTP are the JobManager's addresses, as in JobManagerConfig.
@@ -53,6 +56,7 @@ func (c LocalConfig) WithDefaults() LocalConfig {
 	def(&c.HTTP, "127.0.0.1:8081")
 	def(&c.Cluster, "default")
 	def(&c.StateMemory, statebackend.DefaultBudget)
+	def(&c.Uploads, 4)
 	def(&c.ShutdownTimeout, 25*time.Second)
 	if c.Programs == nil {
 		c.Programs = noPrograms{}
@@ -81,6 +85,7 @@ func (c LocalConfig) Validate() error {
 	}
 	checkCluster(c.Cluster, &problems)
 	checkStateMemory(c.StateMemory, &problems)
+	checkUploads(c.Uploads, c.UploadRate, &problems)
 	checkPositive("shutdown-timeout", c.ShutdownTimeout, &problems)
 	return problemsOf("local", problems)
 }
@@ -161,7 +166,7 @@ func (l *LocalCluster) StartTaskManagers() error {
 	for i := range l.cfg.TaskManagers {
 		tm, err := startTaskManager(l.tmCtx, TaskManagerConfig{
 			JobManagers: []string{l.Address()}, Slots: l.cfg.Slots, Listen: "127.0.0.1:0", HTTP: web, Dir: l.dir,
-			StateMemory: l.cfg.StateMemory, ShutdownTimeout: l.cfg.ShutdownTimeout, Programs: l.cfg.Programs, Version: l.cfg.Version,
+			StateMemory: l.cfg.StateMemory, Uploads: l.cfg.Uploads, UploadRate: l.cfg.UploadRate, ShutdownTimeout: l.cfg.ShutdownTimeout, Programs: l.cfg.Programs, Version: l.cfg.Version,
 			Log: l.cfg.Log.Named(fmt.Sprintf("taskmanager-%d", i+1)),
 		})
 		if err != nil {

@@ -57,6 +57,12 @@ type TaskManagerConfig struct {
 	// (the backends memory and fs) does not count. Default 256 MiB: with the tables of a few operators cached well it
 	// leaves most of a small machine to the jobs.
 	StateMemory job.Bytes
+	// Uploads is how many tasks store their snapshots at a time. Default 4: enough to keep a store with 10 ms of latency
+	// busy, few enough to leave the cores to the tasks.
+	Uploads int
+	// UploadRate is how many bytes a second all uploads of snapshots take together, for networks that records need too.
+	// Default 0: no limit. A checkpoint that takes longer for it than checkpoint.timeout fails.
+	UploadRate job.Bytes
 	// Blob is the URL of the store of snapshots. Default: what the JobManager says.
 	Blob string
 	// PortsFile, if set, gets the addresses that were chosen, as a JSON object by flag name.
@@ -79,6 +85,7 @@ func (c TaskManagerConfig) WithDefaults() TaskManagerConfig {
 	def(&c.HTTP, "127.0.0.1:8082")
 	def(&c.Dir, defaultDir())
 	def(&c.StateMemory, statebackend.DefaultBudget)
+	def(&c.Uploads, 4)
 	def(&c.ShutdownTimeout, 25*time.Second)
 	if c.Programs == nil {
 		c.Programs = noPrograms{}
@@ -110,6 +117,7 @@ func (c TaskManagerConfig) Validate() error {
 	}
 	checkBlob(c.Blob, false, &problems)
 	checkStateMemory(c.StateMemory, &problems)
+	checkUploads(c.Uploads, c.UploadRate, &problems)
 	checkPositive("shutdown-timeout", c.ShutdownTimeout, &problems)
 	return problemsOf("taskmanager", problems)
 }
@@ -120,6 +128,21 @@ const minStateMemory = 4 * job.MiB
 func checkStateMemory(b job.Bytes, problems *[]string) {
 	if b < minStateMemory {
 		*problems = append(*problems, fmt.Sprintf("state-memory: %v: want at least %v", b, minStateMemory))
+	}
+}
+
+const (
+	maxUploads = 1000
+	// minUploadRate is less than what keeps a store from giving up on a request.
+	minUploadRate = 64 * job.KiB
+)
+
+func checkUploads(n int, rate job.Bytes, problems *[]string) {
+	if n < 1 || n > maxUploads {
+		*problems = append(*problems, fmt.Sprintf("upload-concurrency: %d: want 1 to %d", n, maxUploads))
+	}
+	if rate != 0 && rate < minUploadRate {
+		*problems = append(*problems, fmt.Sprintf("upload-rate: %v a second: want at least %v, or 0 for no limit", rate, minUploadRate))
 	}
 }
 
@@ -265,7 +288,7 @@ func (tm *taskManager) build() error {
 			return inproc.Connect(ctx, p, inproc.Options{})
 		},
 		Backend: backends(), Log: tm.log, TempDir: tm.dir.spool(), StateDir: tm.dir.ops(), LocalDir: tm.dir.local,
-		StateMemory: statebackend.NewBudget(int64(tm.cfg.StateMemory)),
+		StateMemory: statebackend.NewBudget(int64(tm.cfg.StateMemory)), Uploads: tm.cfg.Uploads,
 	})
 	tm.reg.MustRegister(tm.manager.Collector())
 	return nil
@@ -296,6 +319,7 @@ func (tm *taskManager) openBlob(ctx context.Context, raw string) (blob.Store, er
 	if err != nil {
 		return nil, err
 	}
+	opened = blob.Limited(opened, int64(tm.cfg.UploadRate))
 	tm.mu.Lock()
 	former := tm.mu.close
 	tm.mu.blob, tm.mu.blobURL, tm.mu.close = opened, raw, done
