@@ -24,6 +24,8 @@ type collector struct {
 	bytes   *prometheus.Desc
 	size    *prometheus.Desc
 	entries *prometheus.Desc
+	disk    *prometheus.Desc
+	budget  *prometheus.Desc
 }
 
 // Collector returns the metrics of m's tasks.
@@ -41,6 +43,8 @@ func (m *Manager) Collector() prometheus.Collector {
 		bytes:   prometheus.NewDesc("cairn_task_bytes_total", "Encoded bytes that an operator sent to other processes since its task started.", append(labels, "direction"), nil),
 		size:    prometheus.NewDesc("cairn_state_size_bytes", "Memory of a state, without what its keys and values point to, as of the scrape before.", append(labels, "state"), nil),
 		entries: prometheus.NewDesc("cairn_state_entries", "Entries of a state, as of the scrape before.", append(labels, "state"), nil),
+		disk:    prometheus.NewDesc("cairn_state_disk_bytes", "Local files of a state that is on disk, as of the scrape before.", append(labels, "state"), nil),
+		budget:  prometheus.NewDesc("cairn_state_memory_budget_bytes", "Memory that the states on disk of a TaskManager share: --state-memory.", nil, nil),
 	}
 }
 
@@ -55,6 +59,8 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.bytes
 	ch <- c.size
 	ch <- c.entries
+	ch <- c.disk
+	ch <- c.budget
 }
 
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
@@ -64,6 +70,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		all = append(all, r)
 	}
 	c.m.mu.Unlock()
+	if b := c.m.cfg.StateMemory; b != nil {
+		ch <- prometheus.MustNewConstMetric(c.budget, prometheus.GaugeValue, float64(b.Bytes()))
+	}
 	for _, r := range all {
 		for _, t := range r.deploy.Tasks {
 			c.task(ch, r.deploy.Spec.Name, r.tasks[t])
@@ -106,6 +115,9 @@ func (c *collector) task(ch chan<- prometheus.Metric, name string, s *subtask) {
 		for _, z := range *sizes {
 			ch <- prometheus.MustNewConstMetric(c.size, prometheus.GaugeValue, float64(z.Bytes), name, z.operator, n, z.State)
 			ch <- prometheus.MustNewConstMetric(c.entries, prometheus.GaugeValue, float64(z.Entries), name, z.operator, n, z.State)
+			if z.Disk > 0 {
+				ch <- prometheus.MustNewConstMetric(c.disk, prometheus.GaugeValue, float64(z.Disk), name, z.operator, n, z.State)
+			}
 		}
 	}
 	if s.measuring.CompareAndSwap(false, true) {
