@@ -90,7 +90,7 @@ type Size struct {
 	State   string
 	Entries int64
 	Bytes   int64 // In memory, without what keys and values point to; of a backend on disk those of caches and buffers too.
-	Disk    int64 // In files of the process's own. 0 for a backend that keeps its state in memory.
+	Disk    int64 // In files of the process's own, about. 0 for a backend that keeps its state in memory.
 }
 
 // Snapshot is the frozen content of a backend. One goroutine at a time uses it, which need not be the

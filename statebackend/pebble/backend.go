@@ -286,7 +286,7 @@ const renewEvery = 5 * time.Second
 func (b *Backend) Sizes() []statebackend.Size {
 	out := make([]statebackend.Size, len(b.states))
 	for i, s := range b.states {
-		out[i] = statebackend.Size{State: s.name, Entries: s.n, Bytes: s.memory() + int64(s.size*float64(s.n))}
+		out[i] = statebackend.Size{State: s.name, Entries: s.n, Bytes: s.memory(), Disk: int64(s.size * float64(s.n))}
 	}
 	return out
 }
