@@ -650,3 +650,30 @@ func TestSharedObjects(t *testing.T) {
 		}
 	})
 }
+
+// What was stored for checkpoints that never came to be, by tasks that died, goes when the job is over at the latest.
+func TestObjectsOfNoCheckpointAtTheEnd(t *testing.T) {
+	for name, end := range map[string]func(*world){
+		"finished":  (*world).end,
+		"cancelled": func(w *world) { _, _ = w.c.Cancel(bg, "j") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				got := w.submit(Submission{Spec: spec("j", map[string]string{"checkpoint.interval": "10s"})})
+				w.sleep(25 * time.Second)
+				lost := snapshot.CheckpointPrefix(cluster, got.Job.ID, 1) + "a1.e1.lost.0"
+				if err := w.inner.Put(bg, lost, strings.NewReader("x"), 1); err != nil {
+					t.Fatal(err)
+				}
+				end(w)
+				w.sleep(15 * time.Second)
+				if d := w.get("j"); !d.Job.State.Ended() || d.Job.Checkpoint == 0 {
+					t.Fatalf("the job is %s with checkpoint %d", d.Job.State, d.Job.Checkpoint)
+				}
+				if have, want := w.objects(), w.referenced(got.Job.ID); !slices.Equal(have, want) {
+					t.Errorf("objects present:\n%v\nreferenced:\n%v", have, want)
+				}
+			})
+		})
+	}
+}

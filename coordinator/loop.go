@@ -181,6 +181,7 @@ func (l *jobLoop) run(ctx context.Context) error {
 	}
 	l.deletions.finish()
 	l.e.publish(l.view())
+	l.lastSweep()
 	return nil
 }
 

@@ -20,20 +20,38 @@ func (l *jobLoop) sweep() {
 		return
 	}
 	l.sweeping = true
+	sweep := l.sweeper()
+	l.async("sweep", func(ctx context.Context) (any, error) {
+		sweep(ctx)
+		return swept{}, nil
+	})
+}
+
+// lastSweep is for a job that is over, whose loop ends: nobody looks again. It holds nothing up: a submission that goes on
+// with the job takes later ids for its checkpoints, and what it refers to is kept.
+func (l *jobLoop) lastSweep() {
+	sweep := l.sweeper()
+	l.c.start("job "+string(l.rec.id)+": last sweep", func(ctx context.Context) error {
+		sweep(ctx)
+		return nil
+	})
+}
+
+// sweeper returns a sweep by what is known now, for any goroutine.
+func (l *jobLoop) sweeper() func(context.Context) {
 	keep := l.cp.Live()
 	for _, p := range l.pointers {
 		keep[p.Manifest] = true
 	}
 	below := l.cp.Ended()
-	l.async("sweep", func(ctx context.Context) (any, error) {
+	return func(ctx context.Context) {
 		n, err := l.c.sweep(ctx, l.rec.id, below, keep)
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			l.log.Warn("sweep failed", zap.Error(err))
 		} else if n > 0 {
 			l.log.Info("objects swept that nothing refers to", zap.Int("objects", n))
 		}
-		return swept{}, nil
-	})
+	}
 }
 
 func (c *Coordinator) sweep(ctx context.Context, id job.ID, below job.CheckpointID, keep map[string]bool) (int, error) {
