@@ -52,6 +52,8 @@ type Table interface {
 	// group and bytes left over are errors, and so is a key that is there already, unless it may be replaced. value
 	// decodes the values: what the Type's Evolve gave for the schema that they were written under.
 	Load(group int, count int64, data []byte, value Decoder, replace bool) error
+	// Reserve makes room for about n entries of a key group that has none yet.
+	Reserve(group, n int)
 	// Remove decodes count keys of one key group, which are all of data, and removes those that are there.
 	Remove(group int, count int64, data []byte) error
 	// Track turns on or off that the table notes what changes, from its last Freeze on; see table.Core.Track.
@@ -224,6 +226,8 @@ func (t *valueTable) Remove(group int, count int64, data []byte) error {
 		return 0, nil
 	})
 }
+
+func (t *valueTable) Reserve(group, n int) { t.Core.Reserve(group-t.p.First, n) }
 
 func (t *valueTable) AppendKey(dst []byte, key unsafe.Pointer) ([]byte, error) {
 	return t.t.key.Append(dst, key)

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/cairnstream/cairn/internal/table"
 )
@@ -199,4 +200,46 @@ func resident(b *testing.B) int64 {
 		b.Fatal(err)
 	}
 	return pages * int64(os.Getpagesize())
+}
+
+// BenchmarkTracked is what it costs to note changes: of keys that are there, and of keys that go and come again.
+func BenchmarkTracked(b *testing.B) {
+	for _, n := range []int{100_000, 10_000_000} {
+		ks := draw(1<<20, n)
+		t := ints(2)
+		fill(t, n)
+		for _, on := range []bool{false, true} {
+			f, err := t.Core().Freeze()
+			if err != nil {
+				b.Fatal(err)
+			}
+			f.Release()
+			t.Core().Merge(0)
+			logged := 0
+			t.Core().Track(on, func(int, unsafe.Pointer) { logged++ })
+			b.Run(fmt.Sprintf("upsert/%d/track=%v", n, on), func(b *testing.B) {
+				i := 0
+				start := cpuTime()
+				for b.Loop() {
+					d := &ks[i&(1<<20-1)]
+					v, _ := t.Upsert(d.hash, d.hash, &d.key)
+					*v++
+					i++
+				}
+				reportCPU(b, start, 1)
+			})
+			b.Run(fmt.Sprintf("delete/%d/track=%v", n, on), func(b *testing.B) {
+				i := 0
+				start := cpuTime()
+				for b.Loop() {
+					d := &ks[i&(1<<20-1)]
+					t.Delete(d.hash, d.hash, &d.key)
+					t.Upsert(d.hash, d.hash, &d.key)
+					i++
+				}
+				reportCPU(b, start, 1)
+			})
+		}
+		t.Core().Close()
+	}
 }

@@ -117,6 +117,9 @@ func (m *model[K, V]) compareFrozen(t *rapid.T, f frozenModel[K, V]) {
 
 func (m *model[K, V]) run(t *rapid.T, key *rapid.Generator[K], burst func(i int) K) {
 	one := rapid.IntRange(1, 1<<20)
+	for i := range m.groups {
+		m.table.Core().Reserve(i, rapid.SampledFrom([]int{0, 0, 30, 100, 1000}).Draw(t, "reserve"))
+	}
 	check := func() {
 		if err := m.table.Core().Check(); err != nil {
 			t.Fatal(err)

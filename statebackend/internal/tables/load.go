@@ -189,10 +189,30 @@ func (p *restore) fetch(ctx context.Context, pc *piece) (u unpacked) {
 	return u
 }
 
+// reserve makes room in the table for the entries of a segment.
+func (p *restore) reserve(s *state, blocks []segment.Block) {
+	var n float64
+	for i, b := range blocks {
+		// An entry takes a byte at least, or it would not differ from the one before.
+		each := float64(min(b.Entries, b.Raw+b.Plain)) / float64(b.Last-b.First+1)
+		for g := b.First; g <= b.Last; g++ {
+			n += each
+			if g == b.Last && i+1 < len(blocks) && blocks[i+1].First == g {
+				break // It goes on in the next block.
+			}
+			if p.cfg.Groups.Contains(g) {
+				s.table.Reserve(g, int(n))
+			}
+			n = 0
+		}
+	}
+}
+
 // apply brings the table up to the end of a piece.
 func (p *restore) apply(s *state, pc *piece, contents []segment.Content) error {
 	if pc.first && pc.before == nil {
 		pc.start = s.table.Len()
+		p.reserve(s, pc.link.blocks)
 	}
 	for i, b := range pc.blocks {
 		err := b.Runs(contents[i], func(r segment.Run) error {
