@@ -73,6 +73,17 @@ type savepointWriter struct {
 	folder  string
 	token   string
 	objects []string // That may have been written.
+	inline  int      // Bytes in the manifest so far.
+}
+
+// inlineLimit is what a subtask of an operator may have in the manifest: there are more of these than of a checkpoint's tasks,
+// and all together must stay below statebackend.MaxInlineCheckpoint.
+func (w *savepointWriter) inlineLimit() int {
+	left := statebackend.MaxInlineCheckpoint/2 - w.inline
+	if left < snapshot.DefaultInlineLimit {
+		return -1
+	}
+	return snapshot.DefaultInlineLimit
 }
 
 // newTable is a table that is written anew.
@@ -133,7 +144,7 @@ func (w *savepointWriter) subtask(ctx context.Context, operator string, i int, o
 	object := fmt.Sprintf("%s/%s.%d.%s", w.folder, objectName(operator), i, w.token)
 	sw, err := snapshot.NewWriter(snapshot.WriterConfig{
 		Store: w.store, Job: m.Job, Checkpoint: m.Checkpoint, Attempt: m.Attempt, Epoch: m.Epoch, Object: object,
-		Task: job.Task{Vertex: operator, Subtask: i},
+		Task: job.Task{Vertex: operator, Subtask: i}, InlineLimit: w.inlineLimit(),
 	})
 	if err != nil {
 		return old, err
@@ -166,6 +177,9 @@ func (w *savepointWriter) subtask(ctx context.Context, operator string, i int, o
 		if h.Entries > 0 {
 			out.States = append(out.States, h)
 		}
+	}
+	for _, h := range out.States {
+		w.inline += len(h.Inline)
 	}
 	return out, sw.Finish(ctx)
 }
