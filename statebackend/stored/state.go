@@ -167,17 +167,24 @@ func (st *State) ofOperator(decl job.StateDecl) {
 		}
 	}
 	st.Groups = job.GroupRange{First: 0, Last: -1}
-	if decl.Value == "" {
+	items := decl.Value
+	for _, of := range []string{"item:", "entry:"} { // What the checkpoint says of its items counts.
+		if rest, ok := strings.CutPrefix(st.main.value, of); ok {
+			items = rest
+		}
+	}
+	if items == "" {
 		return // The engine's own: bytes.
 	}
-	st.ValueSchema = decl.Value
+	st.ValueSchema = items
 	if st.Kind == OperatorList {
-		if st.Value, st.Unreadable = layout(decl.Value); st.Value != nil {
-			st.ValueSchema = st.Value.Schema().String()
+		// What cannot be decoded is shown as bytes: where an item ends is known all the same.
+		if l, err := layout(items); err == nil {
+			st.Value, st.ValueSchema = l, l.Schema().String()
 		}
 		return
 	}
-	pair, err := layout("map-key:" + decl.Value)
+	pair, err := layout("map-key:" + items)
 	if err != nil {
 		st.Unreadable = err
 		return
