@@ -17,8 +17,8 @@ var layers = []row{
 	{9, "examples/...", nil},
 	{9, "examples/flights", []string{"examples/flights/flightsjob"}},
 	{9, "bench/...", []string{"bench/..."}},
-	{9, "test/e2e/...", []string{"test/e2e"}},
-	{9, "test/e2e", []string{"bench/nexmark"}},
+	{9, "test/e2e/...", []string{"test/e2e/..."}}, // the tests' programs
+	{9, "test/e2e", []string{"bench/nexmark", "test/e2e/..."}},
 	{9, "test/chaos", nil},
 
 	{8, "", nil}, // Main, Program, aliases of what a user's main needs

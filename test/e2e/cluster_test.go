@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,6 +41,36 @@ func runAll(m *testing.M) int {
 	return m.Run()
 }
 
+// build builds programs below this folder and returns the folder of their binaries, which are named like the last element of
+// each. Each binary is a version of its program of its own.
+func build(t *testing.T, tags string, programs ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	// Without the revision the version is a hash of the binary.
+	args := []string{"build", "-buildvcs=false", "-ldflags", "-s -w", "-tags", tags, "-o", dir + "/"}
+	for _, p := range programs {
+		args = append(args, "./"+p)
+	}
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		t.Fatalf("build %v: %v\n%s", programs, err, out)
+	}
+	return dir
+}
+
+// submit submits a program by the command line of its binary and returns the job's id.
+func (c *cluster) submit(binary, program string, flags ...string) string {
+	c.t.Helper()
+	var stderr strings.Builder
+	cmd := exec.Command(binary, append([]string{"submit", program, "--jobmanager", c.addr}, flags...)...)
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		c.t.Fatalf("submit %s: %v\n%s", program, err, stderr.String())
+	}
+	c.t.Logf("%s: %s%s", filepath.Base(binary), stderr.String(), out)
+	return strings.TrimSpace(string(out))
+}
+
 // cluster is one JobManager and a few TaskManagers.
 type cluster struct {
 	t      *testing.T
@@ -51,20 +82,36 @@ type cluster struct {
 	addr   string // Of the JobManager: the same after every start.
 	client *rpc.Client
 	slots  int
+	// program is the binary of a program that the TaskManagers are, and memory their --state-memory; both may be empty.
+	program, memory string
+	dirs            map[int]string // --dir of TaskManagers that have another one than usual.
+	started         func(pid int)  // Hears of each TaskManager, if set.
+}
+
+// newCluster makes one on an external etcd and S3, which start takes.
+func newCluster(t *testing.T, slots int) *cluster {
+	t.Helper()
+	return &cluster{t: t, dir: t.TempDir(), slots: slots, etcd: servers.Etcd(t, 1), s3: servers.S3(t)}
 }
 
 // startCluster starts one on an external etcd and S3.
 func startCluster(t *testing.T, taskManagers, slots int) *cluster {
 	t.Helper()
-	c := &cluster{t: t, dir: t.TempDir(), slots: slots, etcd: servers.Etcd(t, 1), s3: servers.S3(t)}
+	c := newCluster(t, slots)
 	c.start(taskManagers)
 	return c
+}
+
+// newSmallCluster makes one on an embedded etcd and a directory, which start takes.
+func newSmallCluster(t *testing.T, slots int) *cluster {
+	t.Helper()
+	return &cluster{t: t, dir: t.TempDir(), slots: slots}
 }
 
 // startSmallCluster starts one on an embedded etcd and a directory.
 func startSmallCluster(t *testing.T, taskManagers, slots int) *cluster {
 	t.Helper()
-	c := &cluster{t: t, dir: t.TempDir(), slots: slots}
+	c := newSmallCluster(t, slots)
 	c.start(taskManagers)
 	return c
 }
@@ -121,14 +168,32 @@ func (c *cluster) startJobManager() {
 
 func (c *cluster) startTaskManager(i int) {
 	c.t.Helper()
+	binary, args := filepath.Join(bin, "taskmanager"), []string{}
+	if c.program != "" {
+		binary, args = c.program, []string{"taskmanager"}
+	}
+	args = append(args, "--jobmanager", c.addr, "--slots", fmt.Sprint(c.slots), "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--dir", c.localDir(i))
+	if c.memory != "" {
+		args = append(args, "--state-memory", c.memory)
+	}
 	p, err := proc.Start(proc.Config{
-		Name: fmt.Sprintf("taskmanager-%d", i), Binary: filepath.Join(bin, "taskmanager"), Dir: c.dir, Env: c.env(),
-		Args: []string{"--jobmanager", c.addr, "--slots", fmt.Sprint(c.slots), "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--dir", filepath.Join(c.dir, fmt.Sprintf("local-%d", i))},
+		Name: fmt.Sprintf("taskmanager-%d", i), Binary: binary, Dir: c.dir, Env: c.env(), Args: args,
 	})
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	c.tms[i] = p
+	if c.started != nil {
+		c.started(p.PID())
+	}
+}
+
+// localDir is the --dir of a TaskManager.
+func (c *cluster) localDir(i int) string {
+	if dir := c.dirs[i]; dir != "" {
+		return dir
+	}
+	return filepath.Join(c.dir, fmt.Sprintf("local-%d", i))
 }
 
 func (c *cluster) stop() {
