@@ -20,9 +20,8 @@ func (h *Harness) Save(s *Snapshot, store blob.Store, cluster string) (manifest 
 		K: h.spec.Settings.MaxParallelism, Hash: snapshot.HashName, Fingerprint: h.spec.Graph.Fingerprint(), Graph: h.spec.Graph,
 		Operators: s.restore.Operators,
 	}
-	// Objects have the harness's cluster in their keys.
-	from := snapshot.CheckpointPrefix("test", m.Job, m.Checkpoint)
-	to := snapshot.CheckpointPrefix(cluster, m.Job, m.Checkpoint)
+	const from = "test/" // The keys of objects, of earlier checkpoints too, begin with the harness's cluster.
+	to := cluster + "/"
 	keys := snapshot.ObjectsOf(m)
 	m.Rename(func(key string) string { return to + key[len(from):] })
 	for _, key := range keys {

@@ -88,7 +88,7 @@ func (d *Difference) compare(ctx context.Context, k int, change func(EntryChange
 	var size int64
 	for _, st := range []*State{d.Old, d.New} {
 		if st != nil {
-			size += st.Bytes
+			size += st.main.weight() + st.items.weight()
 		}
 	}
 	return batches(job.GroupRange{First: 0, Last: k - 1}, k, size, func(groups job.GroupRange) error {

@@ -341,7 +341,7 @@ func (e *Editor) overlays(ctx context.Context, st *State) (main, items overlay, 
 	}
 	main, items = overlay{}, overlay{}
 	k := e.s.Manifest.K
-	err = batches(st.All(), k, st.Bytes, func(groups job.GroupRange) error {
+	err = batches(st.All(), k, st.main.weight()+st.items.weight(), func(groups job.GroupRange) error {
 		first, last := k, -1 // Of those with changes.
 		for g := range changed {
 			if groups.Contains(g) {

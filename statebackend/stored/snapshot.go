@@ -122,11 +122,12 @@ func (t *table) add(h job.StateHandle, newest bool) {
 	t.first, t.last = min(t.first, h.Groups.First), max(t.last, h.Groups.Last)
 }
 
-func (t *table) size() int64 {
+// weight is about the memory that a table takes once it is read: its bytes are compressed, and each entry costs some.
+func (t *table) weight() int64 {
 	if t == nil {
 		return 0
 	}
-	return t.bytes
+	return t.bytes + 256*t.entries
 }
 
 const itemsSuffix = ".items" // Of the second table of maps and lists.

@@ -283,10 +283,10 @@ const partLen = 4
 const batchBytes = 16 << 20
 
 // batches divides the groups into ranges that are read one after the other.
-func batches(groups job.GroupRange, k int, bytes int64, visit func(job.GroupRange) error) error {
+func batches(groups job.GroupRange, k int, weight int64, visit func(job.GroupRange) error) error {
 	step := groups.Len()
-	if bytes > batchBytes {
-		step = max(int(batchBytes*int64(k)/bytes), 1)
+	if weight > batchBytes {
+		step = max(int(batchBytes*int64(k)/weight), 1)
 	}
 	for g := groups.First; g <= groups.Last; g += step {
 		if err := visit(job.GroupRange{First: g, Last: min(g+step-1, groups.Last)}); err != nil {
@@ -298,7 +298,7 @@ func batches(groups job.GroupRange, k int, bytes int64, visit func(job.GroupRang
 
 // lists puts lists together.
 func (st *State) lists(ctx context.Context, heads, items Source, groups job.GroupRange, visit func(*Entry) error) error {
-	return batches(groups, st.s.Manifest.K, st.items.size(), func(some job.GroupRange) error {
+	return batches(groups, st.s.Manifest.K, st.items.weight(), func(some job.GroupRange) error {
 		parts := map[string][]byte{}
 		if items != nil {
 			err := items.Each(ctx, some, func(_ int, k, v []byte) error {
