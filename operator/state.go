@@ -66,7 +66,7 @@ func (s *States[K]) openTable[X comparable, V any](name string, kc codec.Codec[X
 	if immutable(reflect.TypeFor[V]()) {
 		vc = sharing[V]{vc}
 	}
-	v, err := statebackend.OpenValue(s.backend, statebackend.ValueDesc[X, V]{Name: name, Key: kc, Value: vc, Hash: hash})
+	v, err := statebackend.OpenValue(s.backend, statebackend.ValueDesc[X, V]{Name: name, Key: kc, Value: vc, Hash: hash, Aged: vc.Schema().Codec == agedName})
 	if err != nil {
 		s.bad("%v", err)
 		return nil

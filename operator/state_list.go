@@ -58,7 +58,14 @@ func (s *States[K]) ListsWith[V any](name string, c codec.Codec[V], ttl ...TTL) 
 		return &ListsState[V]{}
 	}
 	l := &agedLists[K, V]{t: table, own: own, aging: &s.aging, hash: headHash}
+	if _, ok := table.heads.(statebackend.Expiring[timerKey[K]]); ok {
+		l.places = map[timerKey[K]]indexPlace{}
+	}
 	l.index = newExpiry(t, func(e *indexed[timerKey[K]], at indexPlace) {
+		if l.places != nil {
+			l.places[e.key] = at
+			return
+		}
 		h, _ := table.heads.Upsert(e.group, e.slot, &e.key)
 		h.at = at
 	})
@@ -352,6 +359,16 @@ type agedLists[K comparable, V any] struct {
 	aging *aging
 	index expiry[timerKey[K]]
 	hash  func(*timerKey[K]) (group, slot uint64)
+	// places is where the index has a list, if heads may leave the memory and come back without what is not encoded; else nil.
+	places map[timerKey[K]]indexPlace
+}
+
+// place is where the index has the list with head h.
+func (l *agedLists[K, V]) place(k *timerKey[K], h *listHead[aged[V]]) indexPlace {
+	if l.places != nil {
+		return l.places[*k]
+	}
+	return h.at
 }
 
 func (l *agedLists[K, V]) append(list int64, v *V) (fresh bool) {
@@ -362,6 +379,10 @@ func (l *agedLists[K, V]) append(list int64, v *V) (fresh bool) {
 	if fresh {
 		slot := slotAt(l.t.cur.hash, list)
 		at := l.index.add(l.t.hk, l.t.cur.hash, slot, l.aging.now)
+		if l.places != nil {
+			l.places[l.t.hk] = at
+			return fresh
+		}
 		h, _ := l.t.heads.Upsert(l.t.cur.hash, slot, &l.t.hk)
 		h.at = at
 	}
@@ -393,7 +414,8 @@ func (l *agedLists[K, V]) old(group, slot uint64, k *timerKey[K], h *listHead[ag
 func (l *agedLists[K, V]) shorten(group, slot uint64, k *timerKey[K], n int) *listHead[aged[V]] {
 	h := l.t.heads.Get(group, slot, k)
 	if int64(n) == h.next-h.first {
-		l.index.remove(h.at)
+		l.index.remove(l.place(k, h))
+		delete(l.places, *k)
 		h = l.t.heads.Get(group, slot, k)
 	}
 	if l.t.drop(group, slot, k, h, n) {
@@ -456,7 +478,7 @@ func (l *agedLists[K, V]) sweep(limit int) bool {
 			}
 		}
 		from := l.t.item(e.group, e.slot, &e.key, h, h.first).from
-		l.index.remove(h.at)
+		l.index.remove(l.place(&e.key, h))
 		l.index.place(&e, l.index.add(e.key, e.group, e.slot, from))
 	}
 	_, more := l.index.due(l.aging.now)

@@ -101,6 +101,9 @@ type aged[V any] struct {
 // indexPlace is where an expiry index has a key.
 type indexPlace struct{ bucket, pos uint32 }
 
+// agedName is the name of the codec of aged values.
+const agedName = "aged"
+
 // agedCodec encodes an aged value as 8 bytes of time and the value.
 type agedCodec[V any] struct{ val codec.Codec[V] }
 
@@ -127,7 +130,7 @@ func (c agedCodec[V]) Copy(dst, src *aged[V]) {
 }
 
 func (c agedCodec[V]) Schema() codec.Schema {
-	return codec.Schema{Codec: "aged", Version: 1, Shape: c.val.Schema().String()}
+	return codec.Schema{Codec: agedName, Version: 1, Shape: c.val.Schema().String()}
 }
 
 // Evolve reads what was made of older values.
@@ -239,10 +242,17 @@ type agedTable[X comparable, V any] struct {
 	forget func(e *indexed[X], v *V)
 	// reset makes an expired value as good as new; nil for the zero V.
 	reset func(v *V)
+	// finds is the table if it finds by itself what may have expired: then the index is empty.
+	finds statebackend.Expiring[X]
+	found []X
+	round int64 // When the next search begins.
 }
 
 func newAgedTable[X comparable, V any](t statebackend.Value[X, aged[V]], ttl TTL, a *aging, hash func(*X) (uint64, uint64)) *agedTable[X, V] {
 	x := &agedTable[X, V]{t: t, on: ttl.On, aging: a, hash: hash}
+	if f, ok := t.(statebackend.Expiring[X]); ok && f.Aging() {
+		x.finds = f
+	}
 	x.index = newExpiry(ttl, func(e *indexed[X], at indexPlace) {
 		v, _ := t.Upsert(e.group, e.slot, &e.key)
 		v.at = at
@@ -294,7 +304,9 @@ func (x *agedTable[X, V]) put(group, slot uint64, key *X) (p *V, fresh, inserted
 	case inserted:
 		fresh = true
 		v.from = now
-		v.at = x.index.add(*key, group, slot, now)
+		if x.finds == nil {
+			v.at = x.index.add(*key, group, slot, now)
+		}
 	case x.index.expired(v.from, now):
 		fresh = true
 		v.from = now // Its place in the index is early, no more.
@@ -317,12 +329,18 @@ func (x *agedTable[X, V]) remove(group, slot uint64, key *X) bool {
 		return false
 	}
 	live := !x.index.expired(v.from, x.aging.now)
-	x.index.remove(v.at)
+	if x.finds == nil {
+		x.index.remove(v.at)
+	}
 	x.t.Delete(group, slot, key)
 	return live
 }
 
 func (x *agedTable[X, V]) rebuild() {
+	if x.finds != nil {
+		x.aging.now = max(x.aging.now, x.finds.Newest())
+		return
+	}
 	for k, v := range x.t.All() {
 		group, slot := x.hash(k)
 		x.index.add(*k, group, slot, v.from)
@@ -332,6 +350,9 @@ func (x *agedTable[X, V]) rebuild() {
 }
 
 func (x *agedTable[X, V]) sweep(limit int) bool {
+	if x.finds != nil {
+		return x.search(limit)
+	}
 	for range limit {
 		e, ok := x.index.due(x.aging.now)
 		if !ok {
@@ -352,5 +373,37 @@ func (x *agedTable[X, V]) sweep(limit int) bool {
 	_, more := x.index.due(x.aging.now)
 	return more
 }
+
+// search is sweep for a table that finds what may have expired.
+func (x *agedTable[X, V]) search(limit int) (more bool) {
+	now := x.aging.now
+	if now < x.round {
+		return false
+	}
+	x.found = x.found[:0]
+	more = x.finds.Old(now-x.index.after+1, limit, func(k *X) { x.found = append(x.found, *k) })
+	for i := range x.found {
+		e := indexed[X]{key: x.found[i]}
+		e.group, e.slot = x.hash(&e.key)
+		v := x.t.Get(e.group, e.slot, &e.key)
+		if v == nil || !x.index.expired(v.from, now) {
+			continue // It changed since it was stored.
+		}
+		if x.forget != nil {
+			val := v.val
+			x.forget(&e, &val)
+		}
+		x.remove(e.group, e.slot, &e.key)
+	}
+	clear(x.found)
+	x.round = now + searchPause
+	if !more {
+		x.round = now + max(x.index.after/2, x.index.width)
+	}
+	return more
+}
+
+// searchPause is the least time between two steps of a search, in milliseconds: it reads all entries of a state.
+const searchPause = 10
 
 func (x *agedTable[X, V]) tick() time.Duration { return x.index.tick() }

@@ -3,6 +3,7 @@ package statebackend
 import (
 	"fmt"
 	"iter"
+	"reflect"
 	"unsafe"
 
 	"github.com/cairnstream/cairn/codec"
@@ -25,9 +26,15 @@ type Store interface {
 	// Each visits the entries of the store, also those that the cache has another or no value for, until visit returns
 	// false. What visit is given is valid during the call.
 	Each(visit func(key, value unsafe.Pointer) bool)
+	// Walk tells that a walk over the cache begins or ends: meanwhile nothing leaves it.
+	Walk(begin bool)
+	// Old and Newest are those of Expiring.
+	Old(before int64, n int, visit func(key unsafe.Pointer)) (more bool)
+	Newest() int64
 }
 
-// Cache is the part of a state that is in memory, with its types erased.
+// Cache is the part of a state that is in memory, with its types erased: all of a cached state that is not compiled for
+// each of them.
 type Cache struct {
 	Main  *table.Core // Entries: those changed since the store took them over, and others while there is room.
 	Gone  *table.Core // Keys that were removed, likewise. No key is in both.
@@ -42,133 +49,194 @@ type Cache struct {
 	Settle func() error
 	// TooLarge is the error of a value of n bytes, which are more than TableParams.MaxValue.
 	TooLarge func(key unsafe.Pointer, n int64) error
+
+	store      Store
+	gauge      *gauge // Nil for values of one size.
+	main, gone access
+	scratch    reflect.Value // Storage of a value,
+	at         unsafe.Pointer
 }
 
-// cached is a Value that holds in memory what a Store has not, or what was used of late.
-type cached[K comparable, V any] struct {
-	main    *table.Table[K, V]
-	gone    *table.Table[K, struct{}]
-	cache   *Cache
-	store   Store
-	gauge   *gauge // Nil for values of one size.
-	scratch V
+// access is what is done with a table of the state's types.
+type access struct {
+	upsert func(group, slot uint64, key unsafe.Pointer) (unsafe.Pointer, bool)
+	get    func(group, slot uint64, key unsafe.Pointer) unsafe.Pointer
+	read   func(group, slot uint64, key unsafe.Pointer) unsafe.Pointer
+	load   func(group, slot uint64, key unsafe.Pointer) unsafe.Pointer
+	set    func(group, slot uint64, key, value unsafe.Pointer)
+	remove func(group, slot uint64, key unsafe.Pointer) bool
 }
 
-func newCached[K comparable, V any](c table.Config[K, V], keep *Cache, s Store) (*cached[K, V], error) {
-	if err := c.Validate(); err != nil {
-		return nil, err
+// accessTo gives the methods of t. A pointer is passed the same way whatever it points to.
+func accessTo[K comparable, V any](t *table.Table[K, V]) access {
+	upsert, get, read, load, set, remove := t.Upsert, t.Get, t.Read, t.Load, t.Set, t.Delete
+	return access{
+		*(*func(uint64, uint64, unsafe.Pointer) (unsafe.Pointer, bool))(unsafe.Pointer(&upsert)),
+		*(*func(uint64, uint64, unsafe.Pointer) unsafe.Pointer)(unsafe.Pointer(&get)),
+		*(*func(uint64, uint64, unsafe.Pointer) unsafe.Pointer)(unsafe.Pointer(&read)),
+		*(*func(uint64, uint64, unsafe.Pointer) unsafe.Pointer)(unsafe.Pointer(&load)),
+		*(*func(uint64, uint64, unsafe.Pointer, unsafe.Pointer))(unsafe.Pointer(&set)),
+		*(*func(uint64, uint64, unsafe.Pointer) bool)(unsafe.Pointer(&remove)),
 	}
-	v := &cached[K, V]{main: table.New(c), cache: keep, store: s}
-	v.gone = table.New(table.Config[K, struct{}]{
-		First: c.First, Count: c.Count, K: c.K, Hash: c.Hash, CopyKey: c.CopyKey, MaxFrozen: c.MaxFrozen,
-		CopyValue: func(_, _ *struct{}) {},
-	})
-	keep.Main, keep.Gone = v.main.Core(), v.gone.Core()
-	keep.Main.Cache()
-	keep.Gone.Cache()
-	return v, nil
 }
 
 // room is called before every change.
-func (v *cached[K, V]) room() {
-	if v.gauge != nil {
-		v.gauge.settle()
+func (c *Cache) room() {
+	if c.gauge != nil {
+		c.gauge.settle()
 	}
-	if v.main.Len()+v.gone.Len() >= v.cache.Limit {
-		v.store.Room()
+	if c.Main.Len()+c.Gone.Len() >= c.Limit {
+		c.store.Room()
 	}
 }
 
-// Upsert implements Value.
-func (v *cached[K, V]) Upsert(group, slot uint64, key *K) (*V, bool) {
-	v.room()
-	p, fresh := v.main.Upsert(group, slot, key)
-	if v.gauge != nil {
-		v.gauge.pending = unsafe.Pointer(p)
+func (c *Cache) upsert(group, slot uint64, key unsafe.Pointer) (unsafe.Pointer, bool) {
+	c.room()
+	p, fresh := c.main.upsert(group, slot, key)
+	if c.gauge != nil {
+		c.gauge.pending = p
 	}
 	if !fresh {
 		return p, false
 	}
-	if v.gone.Len() > 0 && v.gone.Delete(group, slot, key) || !v.store.Find(group, unsafe.Pointer(key), unsafe.Pointer(p)) {
-		v.store.Count(group, 1)
+	if c.Gone.Len() > 0 && c.gone.remove(group, slot, key) || !c.store.Find(group, key, p) {
+		c.store.Count(group, 1)
 		return p, true
 	}
 	return p, false
 }
 
-// Get implements Value.
-func (v *cached[K, V]) Get(group, slot uint64, key *K) *V {
-	if p := v.main.Read(group, slot, key); p != nil {
+func (c *Cache) get(group, slot uint64, key unsafe.Pointer) unsafe.Pointer {
+	if p := c.main.read(group, slot, key); p != nil {
 		return p
 	}
-	if v.gone.Len() > 0 && v.gone.Get(group, slot, key) != nil {
+	if c.Gone.Len() > 0 && c.gone.get(group, slot, key) != nil {
 		return nil
 	}
-	var zero V
-	v.scratch = zero
-	if !v.store.Find(group, unsafe.Pointer(key), unsafe.Pointer(&v.scratch)) {
+	c.scratch.SetZero()
+	if !c.store.Find(group, key, c.at) {
 		return nil
 	}
-	v.room()
-	p := v.main.Load(group, slot, key)
-	*p = v.scratch
+	c.room()
+	p := c.main.load(group, slot, key)
+	reflect.NewAt(c.Value.Type, p).Elem().Set(c.scratch)
 	return p
 }
 
-// Set implements Value.
-func (v *cached[K, V]) Set(group, slot uint64, key *K, val *V) {
-	p, _ := v.Upsert(group, slot, key)
-	v.main.Set(group, slot, key, val)
-	if v.gauge != nil {
-		v.gauge.pending = unsafe.Pointer(p)
+func (c *Cache) set(group, slot uint64, key, value unsafe.Pointer) {
+	p, _ := c.upsert(group, slot, key)
+	c.main.set(group, slot, key, value)
+	if c.gauge != nil {
+		c.gauge.pending = p
 	}
 }
 
-// Delete implements Value.
-func (v *cached[K, V]) Delete(group, slot uint64, key *K) bool {
-	v.room()
-	if !v.main.Delete(group, slot, key) {
-		if v.gone.Len() > 0 && v.gone.Get(group, slot, key) != nil || !v.store.Has(group, unsafe.Pointer(key)) {
+func (c *Cache) remove(group, slot uint64, key unsafe.Pointer) bool {
+	c.room()
+	if !c.main.remove(group, slot, key) {
+		if c.Gone.Len() > 0 && c.gone.get(group, slot, key) != nil || !c.store.Has(group, key) {
 			return false
 		}
 	}
-	v.gone.Upsert(group, slot, key)
-	v.store.Count(group, -1)
+	c.gone.upsert(group, slot, key)
+	c.store.Count(group, -1)
 	return true
 }
 
+// Rewrite has the store take over the value of a key again, if there is one.
+func (c *Cache) Rewrite(key unsafe.Pointer) {
+	if group, slot := c.Hash(key); c.get(group, slot, key) != nil {
+		c.upsert(group, slot, key)
+	}
+}
+
+func (c *Cache) each(yield func(key, value unsafe.Pointer) bool) {
+	c.store.Walk(true)
+	defer c.store.Walk(false)
+	more := true
+	c.store.Each(func(key, value unsafe.Pointer) bool {
+		group, slot := c.Hash(key)
+		if c.main.get(group, slot, key) == nil && c.gone.get(group, slot, key) == nil {
+			more = yield(key, value)
+		}
+		return more
+	})
+	if more {
+		c.Main.Each(yield)
+	}
+}
+
+// cached is a Value that holds in memory what a Store has not, or what was used of late.
+type cached[K comparable, V any] struct{ c *Cache }
+
+// newCached makes the tables of c.
+func newCached[K comparable, V any](cfg table.Config[K, V], c *Cache) (cached[K, V], *table.Table[K, V], error) {
+	if err := cfg.Validate(); err != nil {
+		return cached[K, V]{}, nil, err
+	}
+	// Keys that are gone have a value of no use: another type of table would be compiled for every state.
+	main, gone := table.New(cfg), table.New(cfg)
+	c.Main, c.Gone, c.main, c.gone = main.Core(), gone.Core(), accessTo(main), accessTo(gone)
+	c.Main.Cache()
+	c.Gone.Cache()
+	return cached[K, V]{c}, main, nil
+}
+
+// Upsert implements Value.
+func (v cached[K, V]) Upsert(group, slot uint64, key *K) (*V, bool) {
+	p, fresh := v.c.upsert(group, slot, unsafe.Pointer(key))
+	return (*V)(p), fresh
+}
+
+// Get implements Value.
+func (v cached[K, V]) Get(group, slot uint64, key *K) *V {
+	return (*V)(v.c.get(group, slot, unsafe.Pointer(key)))
+}
+
+// Set implements Value.
+func (v cached[K, V]) Set(group, slot uint64, key *K, val *V) {
+	v.c.set(group, slot, unsafe.Pointer(key), unsafe.Pointer(val))
+}
+
+// Delete implements Value.
+func (v cached[K, V]) Delete(group, slot uint64, key *K) bool {
+	return v.c.remove(group, slot, unsafe.Pointer(key))
+}
+
 // Len implements Value.
-func (v *cached[K, V]) Len() int { return v.store.Len() }
+func (v cached[K, V]) Len() int { return v.c.store.Len() }
 
 // All implements Value.
-func (v *cached[K, V]) All() iter.Seq2[*K, *V] {
+func (v cached[K, V]) All() iter.Seq2[*K, *V] {
 	return func(yield func(*K, *V) bool) {
-		more := true
-		v.store.Each(func(key, value unsafe.Pointer) bool {
-			k := (*K)(key)
-			group, slot := v.cache.Hash(key)
-			if v.main.Get(group, slot, k) == nil && v.gone.Get(group, slot, k) == nil {
-				more = yield(k, (*V)(value))
-			}
-			return more
-		})
-		if more {
-			v.main.All()(yield)
-		}
+		v.c.each(*(*func(key, value unsafe.Pointer) bool)(unsafe.Pointer(&yield)))
 	}
 }
 
 // Far implements Ahead.
-func (v *cached[K, V]) Far() bool { return v.main.Far() }
+func (v cached[K, V]) Far() bool { return v.c.Main.Far() }
 
 // Fetch implements Ahead.
-func (v *cached[K, V]) Fetch(groups, slots []uint64) { v.main.Fetch(groups, slots) }
+func (v cached[K, V]) Fetch(groups, slots []uint64) { v.c.Main.Fetch(groups, slots) }
+
+// Aging implements Expiring.
+func (v cached[K, V]) Aging() bool { return v.c.Aged }
+
+// Old implements Expiring.
+func (v cached[K, V]) Old(before int64, n int, visit func(key *K)) bool {
+	return v.c.store.Old(before, n, *(*func(unsafe.Pointer))(unsafe.Pointer(&visit)))
+}
+
+// Newest implements Expiring.
+func (v cached[K, V]) Newest() int64 { return v.c.store.Newest() }
 
 // NewCache makes the state of t as a cache over s.
 func (t *valueType) NewCache(p TableParams, s Store) (*Cache, error) {
-	c := &Cache{Key: t.key, Value: t.value, Hash: t.hash, Pointers: t.pointers, Aged: t.aged, Settle: t.settled}
+	c := &Cache{Key: t.key, Value: t.value, Hash: t.hash, Pointers: t.pointers, Aged: t.aged, Settle: t.settled, store: s}
 	c.TooLarge = func(key unsafe.Pointer, n int64) error { return t.tooLarge(p, key, n) }
-	if err := t.makeCache(p, c, s); err != nil {
+	v := reflect.New(t.value.Type)
+	c.scratch, c.at = v.Elem(), v.UnsafePointer()
+	if err := t.makeCache(p, c); err != nil {
 		return nil, fmt.Errorf("state %q: %w", t.name, err)
 	}
 	return c, nil

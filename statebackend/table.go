@@ -91,7 +91,7 @@ type valueType struct {
 	hash       func(key unsafe.Pointer) (group, slot uint64)
 	// They keep for themselves what they make it of.
 	makeTable func(p TableParams) (*table.Core, error)
-	makeCache func(p TableParams, c *Cache, s Store) error
+	makeCache func(p TableParams, c *Cache) error
 	pointers  bool
 	aged      bool
 	// settle, if set, panics when the value that was changed last is too large.
@@ -336,13 +336,13 @@ func OpenValue[K comparable, V any](b Backend, d ValueDesc[K, V]) (Value[K, V], 
 		v = measure(t, d, typ, p)
 		return t.Core(), nil
 	}
-	typ.makeCache = func(p TableParams, keep *Cache, s Store) error {
-		c, err := newCached(config(p), keep, s)
-		if err == nil {
-			c.gauge = newGauge(d, typ, p, c.main)
+	typ.makeCache = func(p TableParams, keep *Cache) error {
+		c, main, err := newCached(config(p), keep)
+		if err != nil {
+			return err
 		}
-		v = c
-		return err
+		v, keep.gauge = c, newGauge(d, typ, p, main)
+		return nil
 	}
 	_, err := b.Open(typ)
 	switch {

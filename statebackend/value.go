@@ -42,6 +42,18 @@ type Value[K comparable, V any] interface {
 	All() iter.Seq2[*K, *V]
 }
 
+// Expiring is implemented by values that are not all in memory, and find by themselves what has aged.
+type Expiring[K comparable] interface {
+	// Aging tells whether the values do age.
+	Aging() bool
+	// Old visits up to n keys of which it has a value that began to age before a time, in milliseconds since 1970; there may
+	// be a newer value by now. It goes on where the last call ended, and tells whether it has come to no end yet. What was
+	// changed of late it may find later. The key is valid during the call, in which the state must not be used.
+	Old(before int64, n int, visit func(key *K)) (more bool)
+	// Newest is the latest time that a value which was restored began to age.
+	Newest() int64
+}
+
 // Ahead is implemented by values of which it pays to say some time before which keys will be used.
 type Ahead interface {
 	// Far tells whether that is so now: the state is too large for the nearer caches of a processor.

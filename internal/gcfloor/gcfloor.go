@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // Bytes is by how much the heap grows at least before a collection starts, unless the process may only have less than
@@ -46,7 +47,7 @@ func (t *tuner) adjust() {
 	for _, s := range marked {
 		base += s.Value.Uint64()
 	}
-	if p := percentFor(base, t.floor); far(p, t.percent) {
+	if p := percentFor(base, uint64(max(cached.Load(), 0)), t.floor); far(p, t.percent) {
 		t.percent = p
 		debug.SetGCPercent(p)
 	}
@@ -57,10 +58,19 @@ func (t *tuner) adjust() {
 // leastHeap is what the runtime takes a smaller heap for.
 const leastHeap = 4 << 20
 
-// percentFor is growth by floor, or to twice the size, in percent of what lives, stacks and globals included.
-func percentFor(live, floor uint64) int {
-	return max(normal, int(floor*100/max(live, leastHeap)))
+// percentFor is growth by floor, or by as much as lives besides what is cached, in percent of what lives, stacks and globals
+// included.
+func percentFor(live, cached, floor uint64) int {
+	live = max(live, leastHeap)
+	return int(max(floor, live-min(cached, live)) * 100 / live)
 }
+
+// cached is what AddCached was told.
+var cached atomic.Int64
+
+// AddCached says that so many more bytes, or fewer, of what lives are a cache of bytes that somebody counts: they make no
+// garbage, and the heap grows by as much less before a collection.
+func AddCached(bytes int64) { cached.Add(bytes) }
 
 // far tells whether it is worth stopping the world for a new setting.
 func far(p, q int) bool { return p != q && (p == normal || 8*p > 9*q || 9*p < 8*q) }

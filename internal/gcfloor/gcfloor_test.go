@@ -11,14 +11,14 @@ import (
 func TestPercent(t *testing.T) {
 	const mib = 1 << 20
 	for _, c := range []struct {
-		live, floor uint64
-		want        int
+		live, cached, floor uint64
+		want                int
 	}{
-		{4 * mib, 96 * mib, 2400}, {0, 96 * mib, 2400}, {48 * mib, 96 * mib, 200}, {96 * mib, 96 * mib, normal},
-		{500 * mib, 96 * mib, normal}, {4 * mib, 0, normal},
+		{4 * mib, 0, 96 * mib, 2400}, {0, 0, 96 * mib, 2400}, {48 * mib, 0, 96 * mib, 200}, {96 * mib, 0, 96 * mib, normal},
+		{500 * mib, 0, 96 * mib, normal}, {4 * mib, 0, 0, normal}, {500 * mib, 250 * mib, 96 * mib, 50}, {200 * mib, 300 * mib, 96 * mib, 48},
 	} {
-		if got := percentFor(c.live, c.floor); got != c.want {
-			t.Errorf("%d live, floor %d: %d %%, want %d %%", c.live, c.floor, got, c.want)
+		if got := percentFor(c.live, c.cached, c.floor); got != c.want {
+			t.Errorf("%d live, %d cached, floor %d: %d %%, want %d %%", c.live, c.cached, c.floor, got, c.want)
 		}
 	}
 }

@@ -1,7 +1,5 @@
 package table
 
-import "unsafe"
-
 // A cache is a table that holds some of the entries of a larger store: those that changed since the store took them over, and
 // others as long as there is room. What Rebase is told is what the store has taken over.
 
@@ -17,7 +15,8 @@ func (t *Core) Live() int64 { return t.live }
 
 // Evict removes about want entries that did not change since the base, those first that were not read since it last came by. It
 // looks at no more than pages pages, and passes over those that a snapshot sees: to change them would copy them. It tells how many
-// entries went, and how many stayed since they changed or a snapshot sees them.
+// entries went, and how many stayed since they changed or a snapshot sees them. No other entry is moved, so pointers to what was
+// read or changed since the hand of this clock came by last stay good.
 func (t *Core) Evict(want, pages int) (gone, kept int) {
 	for ; pages > 0 && gone < want && t.n > 0; pages-- {
 		g := &t.groups[t.hand.group]
@@ -33,25 +32,19 @@ func (t *Core) Evict(want, pages int) (gone, kept int) {
 		for id != 0 {
 			c, p := t.page(id)
 			next := c.heads[p].next
-			n, m, hash := t.evictPage(g, c, p)
+			n, m := t.evictPage(g, c, p)
 			gone, kept = gone+n, kept+m
-			if n > 0 {
-				t.shrink(g, hash)
-				if next != 0 { // The chain may be another one now.
-					break
-				}
-			}
 			id = next
 		}
 	}
 	return gone, kept
 }
 
-// evictPage is Evict for one page. It also returns the hash of a key that went.
-func (t *Core) evictPage(g *group, c *chunk, p int) (gone, kept int, hash uint64) {
+// evictPage is Evict for one page.
+func (t *Core) evictPage(g *group, c *chunk, p int) (gone, kept int) {
 	hd := &c.heads[p]
 	if hd.epoch <= t.frozen {
-		return 0, int(hd.used), 0
+		return 0, int(hd.used)
 	}
 	uses := c.uses[p]
 	c.uses[p] = 0
@@ -64,8 +57,6 @@ func (t *Core) evictPage(g *group, c *chunk, p int) (gone, kept int, hash uint64
 			return true
 		}
 		e := t.at(c, p, s)
-		_, h := t.types.hash(unsafe.Add(e, t.key))
-		hash = mix(h)
 		if t.pointers {
 			t.types.move(e, t.zero, 1)
 		}
@@ -75,7 +66,7 @@ func (t *Core) evictPage(g *group, c *chunk, p int) (gone, kept int, hash uint64
 		gone++
 		return true
 	})
-	return gone, kept, hash
+	return gone, kept
 }
 
 // Read is Get for a cache.

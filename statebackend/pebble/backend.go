@@ -109,7 +109,11 @@ func (b *Backend) openTree() error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	fs, err := newTreeFS(vfs.Default, b.dir)
+	disk := b.factory.disk
+	if disk == nil {
+		disk = vfs.Default
+	}
+	fs, err := newTreeFS(disk, b.dir)
 	if err != nil {
 		return err
 	}
@@ -249,6 +253,7 @@ func (b *Backend) harvest() {
 			if s.size > 0 {
 				s.s.size = s.size
 			}
+			s.s.newest = max(s.s.newest, s.newest)
 		}
 		if f.written > 0 {
 			b.tree.renew()
@@ -276,7 +281,14 @@ func (b *Backend) Merge(budget time.Duration) bool {
 			}
 		}
 	}
-	return len(b.pending) > 0
+	more := len(b.pending) > 0
+	for _, s := range b.states {
+		for s.stale && time.Since(start) < budget {
+			s.rewrite()
+		}
+		more = more || s.stale
+	}
+	return more
 }
 
 // renewEvery is how long reads may keep files that the tree has replaced.

@@ -27,5 +27,8 @@ func (f *inDir) New(ctx context.Context, p statebackend.Params) (statebackend.Ba
 
 func TestBackend(t *testing.T) {
 	t.Run("with memory", func(t *testing.T) { statetest.Run(t, &inDir{t: t}) })
-	t.Run("with little memory", func(t *testing.T) { statetest.Run(t, &inDir{t: t, budget: statebackend.NewBudget(1)}) })
+	t.Run("with little memory", func(t *testing.T) {
+		defer pebble.SetLeastShare(pebble.SetLeastShare(64 << 10))
+		statetest.Run(t, &inDir{t: t, budget: statebackend.NewBudget(1)})
+	})
 }

@@ -5,13 +5,16 @@ import (
 	"sync"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/cairnstream/cairn/internal/gcfloor"
 	"github.com/cairnstream/cairn/statebackend"
 )
 
 // Factory makes backends that share one cache of blocks. Its zero value is ready for use; it is not copied after that.
 type Factory struct {
-	mu struct {
+	disk vfs.FS // Nil for the real one.
+	mu   struct {
 		sync.Mutex
 		shared *shared
 		uses   int
@@ -24,6 +27,7 @@ var _ statebackend.Factory = (*Factory)(nil)
 type shared struct {
 	blocks *pebbledb.Cache
 	files  *pebbledb.FileCache
+	size   int64 // Of blocks.
 }
 
 // The parts of the budget. The rest is for what is in neither: buffers of the flusher, iterators, indexes of files.
@@ -47,6 +51,8 @@ func (f *Factory) join(b *statebackend.Budget) *shared {
 	if f.mu.uses == 0 {
 		s := &shared{blocks: pebbledb.NewCache(int64(blockPart * float64(b.Bytes())))}
 		s.files = pebbledb.NewFileCache(4, openFiles)
+		s.size = int64(blockPart * float64(b.Bytes()))
+		gcfloor.AddCached(s.size) // Without cgo it is on the heap.
 		f.mu.shared = s
 	}
 	f.mu.uses++
@@ -57,6 +63,7 @@ func (f *Factory) leave() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.mu.uses--; f.mu.uses == 0 {
+		gcfloor.AddCached(-f.mu.shared.size)
 		f.mu.shared.files.Unref()
 		f.mu.shared.blocks.Unref()
 		f.mu.shared = nil

@@ -37,6 +37,7 @@ type frozenState struct {
 	main, gone *table.Frozen
 	tag        byte
 	size       float64 // Bytes of an encoded entry; 0 when none was written.
+	newest     int64   // Of a state whose values age: the latest time in what was written.
 }
 
 // release lets the caches use the memory again.
@@ -84,6 +85,11 @@ func (f *flusher) guard(j *flush) (err error) {
 	if err := f.b.troubles.err(); err != nil {
 		return err
 	}
+	if f.b.fs.free.Load() {
+		if err := f.b.fs.refill(); err != nil {
+			f.b.troubles.note(err) // What comes now may still fit.
+		}
+	}
 	if err := f.write(j); err != nil {
 		return err
 	}
@@ -124,6 +130,7 @@ func (f *flusher) write(j *flush) (err error) {
 			if err := f.rows.put(out); err != nil {
 				return err
 			}
+			s.newest = max(s.newest, f.rows.newest)
 			sizes[i].bytes += len(f.rows.buf)
 			sizes[i].rows += len(f.rows.at)
 			j.written += len(f.rows.at)
@@ -145,6 +152,8 @@ type rows struct {
 	buf []byte
 	at  []row
 	err error
+	// newest is the latest time from which one of the values ages.
+	newest int64
 }
 
 // row is an entry in the buffer of rows: the tree's key and, but for removed entries, its value.
@@ -154,7 +163,7 @@ type row struct {
 	gone         bool
 }
 
-func (r *rows) reset() { r.buf, r.at, r.err = r.buf[:0], r.at[:0], nil }
+func (r *rows) reset() { r.buf, r.at, r.err, r.newest = r.buf[:0], r.at[:0], nil, 0 }
 
 func (r *rows) add(s *state, group int, tag byte, key, value unsafe.Pointer) bool {
 	off := len(r.buf)
@@ -177,6 +186,10 @@ func (r *rows) add(s *state, group int, tag byte, key, value unsafe.Pointer) boo
 	if len(b) > 1<<31 {
 		r.err = fmt.Errorf("state %q: the changes of key group %d have more than %d bytes", s.name, group, 1<<31)
 		return false
+	}
+	if tag&agedFlag != 0 && value != nil {
+		age, _ := ageOf(b[end:])
+		r.newest = max(r.newest, age)
 	}
 	r.buf = b
 	r.push(off, end, value == nil)
@@ -208,8 +221,8 @@ func (r *rows) sort() {
 	})
 }
 
-// newest leaves one row of each key, one that is not gone where there are both. The rows are sorted.
-func (r *rows) newest() {
+// compact leaves one row of each key, one that is not gone where there are both. The rows are sorted.
+func (r *rows) compact() {
 	same := func(a, b row) bool { return bytes.Equal(r.buf[a.off:a.key], r.buf[b.off:b.key]) }
 	for i := 1; i < len(r.at); i++ {
 		if same(r.at[i-1], r.at[i]) && r.at[i-1].gone {

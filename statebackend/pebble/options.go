@@ -27,6 +27,9 @@ const (
 	fileSize = 2 << 20
 	// maxFile is where that ends.
 	maxFile = 32 << 20
+	// l0Files is how many flushes are merged at a time. Fewer make look-ups cheaper, more make snapshots smaller: each merge
+	// rewrites files that are uploaded anew.
+	l0Files = 4
 	// manifestSize bounds what a snapshot uploads of the tree's own log of files.
 	manifestSize = 256 << 10
 )
@@ -41,15 +44,12 @@ func options(s *shared, fs vfs.FS, t *troubles) *pebbledb.Options {
 			BackgroundError: t.note,
 			DataCorruption:  func(i pebbledb.DataCorruptionInfo) { t.fail(fmt.Errorf("%s: %w", i.Path, i.Details)) },
 		},
-		DisableTableStats:           true,
-		CompactionConcurrencyRange:  func() (int, int) { return 1, 1 },
-		DisableConsistencyCheck:     false,
-		BlockPropertyCollectors:     []func() pebbledb.BlockPropertyCollector{newAgeCollector, newSchemaCollector},
-		LBaseMaxBytes:               64 << 20,
-		L0CompactionThreshold:       2,
-		L0CompactionFileThreshold:   64,
-		L0StopWritesThreshold:       64,
-		DisableAutomaticCompactions: false,
+		DisableTableStats:          true,
+		CompactionConcurrencyRange: func() (int, int) { return 1, 1 },
+		LBaseMaxBytes:              64 << 20,
+		L0CompactionThreshold:      l0Files,
+		L0CompactionFileThreshold:  64,
+		L0StopWritesThreshold:      64,
 	}
 	for i := range o.Levels {
 		o.Levels[i].BlockSize = blockSize

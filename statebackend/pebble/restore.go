@@ -203,6 +203,11 @@ func (x *restore) check(s *state) error {
 				return fmt.Errorf("operator %q: restore: %w", x.b.p.Operator, err)
 			}
 			schemas = t.schemas
+			if _, value := s.t.Schemas(); s.check(h.Key, schemas) == nil {
+				if err := behind(x.b.p.Operator, t, h, value); err != nil {
+					return err
+				}
+			}
 		}
 		if err := s.check(h.Key, schemas); err != nil {
 			return err
@@ -373,6 +378,7 @@ func (x *restore) copy(src *source) error {
 			}
 			x.trees[t.name] = to
 		}
+		to.newest = max(to.newest, t.newest)
 		for g := groups.First; g <= groups.Last; g++ {
 			to.counts[g-to.first] += t.counts[g-t.first]
 		}
@@ -437,6 +443,9 @@ func (c *copier) add(src *source, ids map[byte]*treeState, key, value []byte, ou
 	schema := int(value[0] &^ agedFlag)
 	if schema >= len(from.schemas) {
 		return fmt.Errorf("%w: state %q: a value of schema %d of %d", statebackend.ErrCorrupt, from.name, schema, len(from.schemas))
+	}
+	if from.schemas[schema] == "" {
+		return fmt.Errorf("%w: state %q: a value of schema %d, which none should be of", statebackend.ErrCorrupt, from.name, schema)
 	}
 	at := slices.Index(to.schemas, from.schemas[schema])
 	if at < 0 {
@@ -534,6 +543,10 @@ func (x *restore) load(s *state) error {
 	for _, c := range chains {
 		if err := x.loadChain(s, c); err != nil {
 			return fmt.Errorf("operator %q: restore state %q of key groups %v: %w", x.b.p.Operator, s.name, c[0].Groups, err)
+		}
+	}
+	if s.n <= rewriteAtOnce {
+		for s.rewrite() {
 		}
 	}
 	delete(x.names, s.name)

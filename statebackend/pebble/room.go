@@ -18,9 +18,12 @@ const (
 	// evictStep is how many entries leave at a time, and evictPages how far the search for them goes: well under a millisecond.
 	evictStep  = 512
 	evictPages = 256
-	// leastShare keeps caches useful when the budget is divided among very many.
-	leastShare = 64 << 10
 )
+
+// leastShare keeps caches useful when the budget is divided among very many, and so large that the search for what may leave
+// does not come by twice between two accesses to state: who has a pointer into one state uses another one meanwhile. A variable
+// for tests that keep to one.
+var leastShare int64 = 4 << 20
 
 // memory is what the caches of a state take. What keys and values point to is taken to be as large as their encoding.
 func (s *state) memory() int64 {
@@ -84,7 +87,7 @@ func (b *Backend) room(s *state) {
 		case kept > 0 && !spilled:
 			b.spill()
 			spilled = true
-		case kept > 0: // The caches of other states, or a share that has shrunk: this one goes on with what it has.
+		case kept > 0 || s.walks > 0: // The caches of other states, or a share that has shrunk: this one goes on with what it has.
 			s.cache.Limit = have + evictStep/2
 			return
 		}
@@ -102,7 +105,7 @@ func (b *Backend) evict(s *state, want int) (gone, kept int) {
 	}
 	for _, o := range []*state{largest, s} {
 		for _, c := range []*table.Core{o.cache.Gone, o.cache.Main} {
-			if c.Len() > 0 && gone < want {
+			if c.Len() > 0 && gone < want && o.walks == 0 {
 				out, stayed := c.Evict(want-gone, evictPages)
 				gone, kept = gone+out, kept+stayed
 			}

@@ -28,7 +28,7 @@ func (x *restore) loadChain(s *state, c statebackend.Chain) error {
 		s.n -= *at
 		*at = 0
 	}
-	s.eachIn(groups, nil, func(group int, _, _ []byte) bool {
+	s.eachIn(groups, func(group int, _, _ []byte) bool {
 		s.counts[group-s.b.p.Groups.First]++
 		s.n++
 		return true
@@ -61,6 +61,7 @@ func (x *restore) loadSegment(s *state, h job.StateHandle) error {
 	if err != nil {
 		return err
 	}
+	s.stale = s.stale || number != s.now
 	blocks := ix.Overlapping(b.p.Groups)
 	if len(blocks) == 0 {
 		return nil
@@ -174,6 +175,8 @@ func (l *segmentLoader) run(r segment.Run) error {
 		end := len(rows.buf)
 		if !r.Removed {
 			rows.buf = append(append(rows.buf, l.tag), data[pos+k:pos+k+v]...)
+			age, _ := ageOf(rows.buf[end:])
+			s.newest = max(s.newest, age)
 		}
 		rows.push(off, end, r.Removed)
 		pos += k + v
@@ -191,7 +194,7 @@ func (l *segmentLoader) run(r segment.Run) error {
 func (l *segmentLoader) flush() error {
 	l.rows.sort()
 	if l.changes { // A key may have been removed and made again: what it has now counts.
-		l.rows.newest()
+		l.rows.compact()
 	}
 	err := l.rows.put(l.out)
 	l.rows.reset()

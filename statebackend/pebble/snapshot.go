@@ -52,6 +52,7 @@ type treeState struct {
 	next    int // Numbers from here on were never used in its tree.
 	key     string
 	k       int // Number of key groups.
+	newest  int64
 	schemas []string
 	value   string  // The present one.
 	first   int     // Key group of the first of
@@ -63,12 +64,13 @@ type treeStateJSON struct {
 	Number  int      `json:"number"`
 	Next    int      `json:"next"` // Numbers from here on were never used in the tree.
 	K       int      `json:"key_groups"`
+	Newest  int64    `json:"newest,omitempty"` // The latest time from which a value ages, milliseconds since 1970.
 	Schemas []string `json:"schemas"`
 	Counts  []byte   `json:"counts"` // Uvarints, one for each key group of the handle.
 }
 
 func (s *treeState) encode() ([]byte, error) {
-	j := treeStateJSON{Number: int(s.id), Next: s.next, K: s.k, Schemas: s.schemas}
+	j := treeStateJSON{Number: int(s.id), Next: s.next, K: s.k, Newest: s.newest, Schemas: s.schemas}
 	for _, n := range s.counts {
 		j.Counts = binary.AppendUvarint(j.Counts, uint64(n))
 	}
@@ -86,7 +88,7 @@ func decodeTreeState(h job.StateHandle, data []byte) (*treeState, error) {
 	if j.Number < 0 || j.Number >= j.Next || j.Next > maxStates || len(j.Schemas) == 0 || len(j.Schemas) > maxSchemas {
 		return fail("state number %d with %d schemas", j.Number, len(j.Schemas))
 	}
-	s := &treeState{name: h.Name, id: byte(j.Number), next: j.Next, k: j.K, key: h.Key, schemas: j.Schemas, first: h.Groups.First}
+	s := &treeState{name: h.Name, id: byte(j.Number), next: j.Next, k: j.K, newest: j.Newest, key: h.Key, schemas: j.Schemas, first: h.Groups.First}
 	var sum int64
 	for rest := j.Counts; len(s.counts) < h.Groups.Len(); {
 		n, took := binary.Uvarint(rest)
@@ -117,7 +119,7 @@ func (b *Backend) newSnapshot(id job.CheckpointID) *snapshot {
 	for _, st := range b.states {
 		key, value := st.t.Schemas()
 		s.states = append(s.states, treeState{
-			name: st.name, id: st.id, next: b.nextID, k: b.p.K, key: key, schemas: st.schemas, value: value, first: b.p.Groups.First, counts: slices.Clone(st.counts),
+			name: st.name, id: st.id, next: b.nextID, newest: st.newest, k: b.p.K, key: key, schemas: st.inUse(), value: value, first: b.p.Groups.First, counts: slices.Clone(st.counts),
 		})
 	}
 	return s
@@ -139,6 +141,7 @@ func (s *snapshot) Write(ctx context.Context, w statebackend.Writer) ([]job.Stat
 	case <-ctx.Done():
 		return fail(ctx.Err())
 	}
+	s.takeNewest()
 	if err := s.flush.err; err != nil {
 		return fail(statebackend.Fault{Err: err, Path: s.link})
 	}
@@ -158,6 +161,17 @@ func (s *snapshot) Write(ctx context.Context, w statebackend.Writer) ([]job.Stat
 		out = append(out, all.files[name])
 	}
 	return out, nil
+}
+
+// takeNewest adds what the flush knows.
+func (s *snapshot) takeNewest() {
+	for i := range s.states {
+		for _, f := range s.flush.states {
+			if f.s.name == s.states[i].name {
+				s.states[i].newest = max(s.states[i].newest, f.newest)
+			}
+		}
+	}
 }
 
 // same tells whether the states are those of the base, which its entries are. A state may have been opened since.

@@ -37,6 +37,13 @@ type state struct {
 	n      int64
 	size   float64 // Bytes of an encoded entry, about: what those written of late had.
 
+	stale  bool   // Entries of the tree may be of other schemas than the present one.
+	redo   []byte // The key where rewriting those goes on; empty for the first.
+	walks  int    // Walks over the cache that are going on.
+	newest int64  // Of a state whose values age: the latest time that the tree has of them.
+	resume []byte // The key where the search for old entries goes on; empty for the first.
+	at     []byte // The key that a walk is at.
+
 	keyOf  unsafe.Pointer // Storage of a key and a value, for visits.
 	valOf  unsafe.Pointer
 	keyBuf []byte
@@ -55,6 +62,15 @@ func (s *state) Count(group uint64, n int) {
 
 // Room implements statebackend.Store.
 func (s *state) Room() { s.b.room(s) }
+
+// Walk implements statebackend.Store.
+func (s *state) Walk(begin bool) {
+	if begin {
+		s.walks++
+	} else {
+		s.walks--
+	}
+}
 
 // key encodes a key as the tree has it.
 func (s *state) key(group uint64, key unsafe.Pointer) []byte {
@@ -100,7 +116,7 @@ func (s *state) tryDecode(v []byte, into unsafe.Pointer) error {
 		return fmt.Errorf("it has no bytes")
 	}
 	schema := int(v[0] &^ agedFlag)
-	if schema >= len(s.decode) {
+	if schema >= len(s.decode) || s.decode[schema] == nil {
 		return fmt.Errorf("it was written under schema %d of %d", schema, len(s.decode))
 	}
 	n, err := s.decode[schema](v[1:], into)
@@ -121,29 +137,42 @@ func (s *state) tag() byte {
 
 // Each implements statebackend.Store.
 func (s *state) Each(visit func(key, value unsafe.Pointer) bool) {
-	s.eachIn(s.b.p.Groups, nil, func(_ int, k, v []byte) bool {
-		reflect.NewAt(s.cache.Key.Type, s.keyOf).Elem().SetZero()
+	s.eachIn(s.b.p.Groups, func(_ int, k, v []byte) bool {
+		s.decodeKey(k)
 		reflect.NewAt(s.cache.Value.Type, s.valOf).Elem().SetZero()
-		if n, err := s.cache.Key.Decode(k, s.keyOf); err != nil || n != len(k) {
-			s.b.fault(fmt.Errorf("state %q: %w: a key of the local tree: %d of %d bytes: %w", s.name, statebackend.ErrCorrupt, n, len(k), err))
-		}
 		s.decodeValue(v, s.valOf)
 		return visit(s.keyOf, s.valOf)
 	})
 }
 
+// decodeKey decodes a key of the tree to keyOf.
+func (s *state) decodeKey(k []byte) {
+	reflect.NewAt(s.cache.Key.Type, s.keyOf).Elem().SetZero()
+	if n, err := s.cache.Key.Decode(k, s.keyOf); err != nil || n != len(k) {
+		s.b.fault(fmt.Errorf("state %q: %w: a key of the local tree: %d of %d bytes: %w", s.name, statebackend.ErrCorrupt, n, len(k), err))
+	}
+}
+
 // eachIn visits the encoded keys and values that the tree has of the state in key groups, one group after the other.
-func (s *state) eachIn(g job.GroupRange, filters []pebbledb.BlockPropertyFilter, visit func(group int, key, value []byte) bool) {
+func (s *state) eachIn(g job.GroupRange, visit func(group int, key, value []byte) bool) {
+	s.eachFrom(g, nil, visit)
+}
+
+// eachFrom is eachIn from a key of the tree on, if there is one. It tells whether it came to the end.
+func (s *state) eachFrom(g job.GroupRange, from []byte, visit func(group int, key, value []byte) bool) bool {
 	if s.b.tree.empty || g.Len() == 0 {
-		return
+		return true
 	}
 	it := s.b.tree.iterator(&pebbledb.IterOptions{
-		LowerBound: appendPrefix(nil, g.First, 0), UpperBound: appendPrefix(nil, g.Last+1, 0), PointKeyFilters: filters,
+		LowerBound: appendPrefix(nil, g.First, 0), UpperBound: appendPrefix(nil, g.Last+1, 0),
 	})
 	defer it.Close()
-	group := g.First
-	for ok := it.SeekGE(appendPrefix(nil, group, s.id)); ok; {
+	if len(from) == 0 {
+		from = appendPrefix(nil, g.First, s.id)
+	}
+	for ok := it.SeekGE(from); ok; {
 		k := it.Key()
+		s.at = k
 		at := int(binary.BigEndian.Uint16(k))
 		switch {
 		case k[2] == s.id:
@@ -152,14 +181,14 @@ func (s *state) eachIn(g job.GroupRange, filters []pebbledb.BlockPropertyFilter,
 				s.b.fault(err)
 			}
 			if !visit(at, k[prefixLen:], v) {
-				return
+				return false
 			}
 			ok = it.Next()
 		case k[2] < s.id:
 			ok = it.SeekGE(appendPrefix(nil, at, s.id))
 		default:
 			if at == g.Last {
-				return
+				return true
 			}
 			ok = it.SeekGE(appendPrefix(nil, at+1, s.id))
 		}
@@ -167,6 +196,7 @@ func (s *state) eachIn(g job.GroupRange, filters []pebbledb.BlockPropertyFilter,
 	if err := it.Error(); err != nil {
 		s.b.fault(err)
 	}
+	return true
 }
 
 // open makes the cache of a state without entries.
@@ -216,6 +246,10 @@ func (s *state) addSchema(text string) (byte, error) {
 func (s *state) adopt(old *treeState) error {
 	s.id, s.schemas, s.decode = old.id, nil, nil
 	for _, text := range old.schemas {
+		if text == "" { // No entry is of it any more.
+			s.schemas, s.decode = append(s.schemas, ""), append(s.decode, nil)
+			continue
+		}
 		if _, err := s.addSchema(text); err != nil {
 			return err
 		}
@@ -225,6 +259,10 @@ func (s *state) adopt(old *treeState) error {
 	if s.now, err = s.addSchema(value); err != nil {
 		return err
 	}
+	for i, text := range s.schemas {
+		s.stale = s.stale || text != "" && i != int(s.now)
+	}
+	s.newest = max(s.newest, old.newest)
 	for i, n := range old.counts {
 		if g := s.b.p.Groups; g.Contains(old.first + i) {
 			s.counts[old.first+i-g.First] += n
@@ -237,6 +275,9 @@ func (s *state) adopt(old *treeState) error {
 // check compares schemas.
 func (s *state) check(key string, schemas []string) error {
 	for _, text := range schemas {
+		if text == "" {
+			continue
+		}
 		if _, err := statebackend.Evolve(s.t, s.b.p.Operator, key, text); err != nil {
 			return err
 		}

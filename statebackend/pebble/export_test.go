@@ -1,0 +1,13 @@
+package pebble
+
+import "github.com/cockroachdb/pebble/v2/vfs"
+
+// SetLeastShare sets the least memory that a backend's caches have, and returns what it was.
+func SetLeastShare(bytes int64) int64 {
+	old := leastShare
+	leastShare = bytes
+	return old
+}
+
+// SetDisk has f's backends use another file system, which must be one of real files.
+func (f *Factory) SetDisk(fs vfs.FS) { f.disk = fs }
