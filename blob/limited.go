@@ -102,7 +102,9 @@ type limitedRandomReader struct {
 	at randomReader
 }
 
-func (l limitedRandomReader) Seek(offset int64, whence int) (int64, error) { return l.at.Seek(offset, whence) }
+func (l limitedRandomReader) Seek(offset int64, whence int) (int64, error) {
+	return l.at.Seek(offset, whence)
+}
 
 func (l limitedRandomReader) ReadAt(p []byte, off int64) (n int, err error) {
 	for n < len(p) {

@@ -49,7 +49,7 @@ type world struct {
 	ended   map[job.Task]bool // At the end of their data.
 	silent  map[job.Task]bool // Do not acknowledge.
 	// parts is what each task has in the checkpoints that it knows of: its own and the one it was restored from.
-	parts map[job.Task]map[job.CheckpointID][]job.StateHandle
+	parts   map[job.Task]map[job.CheckpointID][]job.StateHandle
 	log     []string
 	deploys []job.Deploy
 }

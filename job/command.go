@@ -109,11 +109,11 @@ type SubtaskSnapshot struct {
 
 // StateHandle says where the bytes of one state of one subtask are.
 type StateHandle struct {
-	Name    string // Name of the state within its operator.
-	Kind    string // keyed, list, broadcast
-	Key     string `json:",omitempty"` // Schema of the key, of keyed state.
-	Codec   string // Schema of the value or item.
-	Groups  GroupRange
+	Name   string // Name of the state within its operator.
+	Kind   string // keyed, list, broadcast
+	Key    string `json:",omitempty"` // Schema of the key, of keyed state.
+	Codec  string // Schema of the value or item.
+	Groups GroupRange
 	// Entries is how many the state has, also when this handle holds only what changed.
 	Entries int64
 	// Inline holds the bytes themselves (a framed, checked segment) when Object is empty.
