@@ -40,6 +40,7 @@ type Backend struct {
 	restore  *restore // What Restore has been given for states that are not open yet.
 	broken   error    // Set when a restore failed.
 	closed   bool
+	failed   *statebackend.Fault // The first one.
 
 	base          job.CheckpointID // The checkpoint that the next snapshot may build on,
 	snapshots     *snapshots       // and those that it may be.
@@ -124,9 +125,23 @@ func (b *Backend) openTree() error {
 
 func (b *Backend) treeDir() string { return b.dir + "/tree" }
 
-// fault ends the task: the state API has no errors.
+// fault ends the task: the state API has no errors. Who catches the panic gets it again with the next access that is more than a
+// look into the cache, and no snapshot: a change may have been made by half.
 func (b *Backend) fault(err error) {
-	panic(statebackend.Fault{Err: fmt.Errorf("operator %q: local state: %w", b.p.Operator, err), Path: b.dir})
+	if b.failed == nil {
+		b.failed = &statebackend.Fault{Err: fmt.Errorf("operator %q: local state: %w", b.p.Operator, err), Path: b.dir}
+	}
+	for _, s := range b.states {
+		s.cache.Limit = 0 // Every change asks for room.
+	}
+	panic(*b.failed)
+}
+
+// stillGood panics again after a fault.
+func (b *Backend) stillGood() {
+	if b.failed != nil {
+		panic(*b.failed)
+	}
 }
 
 // Open implements statebackend.Backend. It returns no table.
@@ -178,6 +193,9 @@ func (b *Backend) Freeze(id job.CheckpointID) (statebackend.Snapshot, error) {
 		return fail(b.broken)
 	case len(names) > 0:
 		return fail(fmt.Errorf("the checkpoint restored from has states that the operator did not open: %q", names))
+	}
+	if b.failed != nil {
+		return fail(*b.failed)
 	}
 	if err := b.troubles.err(); err != nil {
 		return fail(err)

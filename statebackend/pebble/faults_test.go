@@ -196,23 +196,31 @@ func TestFullDiskAtASpill(t *testing.T) {
 		c.set(k, k)
 	}
 	d.full.Store(true)
-	err := func() (err error) {
+	try := func(n int64) (err error) {
 		defer func() {
 			if r := recover(); r != nil {
 				err = statebackend.Recovered(r)
 			}
 		}()
-		for k := range int64(1_000_000) {
+		for k := range n {
 			c.set(k, -k)
 		}
 		return nil
-	}()
+	}
+	err := try(1_000_000)
 	if !statebackend.DiskFull(err) || !strings.Contains(err.Error(), `"sum"`) || !strings.Contains(err.Error(), "--dir") {
 		t.Fatalf("error is %v", err)
 	}
 	var je *job.Error
 	if !errors.As(err, &je) || je.Class != job.ClassExternal {
 		t.Errorf("%v is not of class %s", err, job.ClassExternal)
+	}
+	d.full.Store(false)
+	if again := try(1); again == nil || !statebackend.DiskFull(again) {
+		t.Errorf("who catches the panic goes on: %v", again)
+	}
+	if _, err := c.b.Freeze(1); err == nil {
+		t.Error("a snapshot is taken after a fault")
 	}
 }
 

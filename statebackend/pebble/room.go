@@ -52,6 +52,7 @@ func (b *Backend) share() int64 {
 
 // room sees that the cache of s may take more entries.
 func (b *Backend) room(s *state) {
+	b.stillGood()
 	b.harvest()
 	share := b.share()
 	limit := int64(soft * float64(share))

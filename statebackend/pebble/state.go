@@ -84,6 +84,7 @@ func (s *state) key(group uint64, key unsafe.Pointer) []byte {
 
 // seek finds the value of a key in the tree. It is valid until the next use of the tree.
 func (s *state) seek(group uint64, key unsafe.Pointer) ([]byte, bool) {
+	s.b.stillGood()
 	if s.b.tree.empty {
 		return nil, false
 	}
