@@ -80,7 +80,9 @@ func OpenBlob(ctx context.Context, loc blob.Location, readOnly bool) (blob.Store
 
 // Stored says how states in snapshots are read without the program: what the backends on maps write is known anyway, and
 // other backends bring the kinds of handles that they have.
-func Stored() stored.Options { return stored.Options{} }
+func Stored() stored.Options {
+	return stored.Options{Openers: map[string]stored.Opener{statebackend.KindTree: pebble.OpenStored}}
+}
 
 // backends finds a state backend by the name that the setting state.backend has. Those that share something share it as
 // long as the function is in use.

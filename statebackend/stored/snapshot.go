@@ -135,14 +135,30 @@ const itemsSuffix = ".items" // Of the second table of maps and lists.
 // statesOf puts the tables of an operator together to the states that its program declares.
 func (s *Snapshot) statesOf(operator string) []*State {
 	tables := map[string]*table{}
+	var files int64 // Bytes of files that several states have in common.
 	for _, sub := range s.Manifest.Operators[operator].Subtasks {
 		for i, h := range sub.States {
+			if h.Kind == statebackend.KindFile {
+				files += h.Length
+				continue
+			}
 			t := tables[h.Name]
 			if t == nil {
 				t = &table{name: h.Name}
 				tables[h.Name] = t
 			}
 			t.add(h, i+1 == len(sub.States) || sub.States[i+1].Base == "")
+		}
+	}
+	var entries int64
+	for _, t := range tables {
+		if t.kind == statebackend.KindTree {
+			entries += t.entries
+		}
+	}
+	for _, t := range tables {
+		if t.kind == statebackend.KindTree && entries > 0 {
+			t.bytes += int64(float64(files) * float64(t.entries) / float64(entries))
 		}
 	}
 	decls := map[string]job.StateDecl{}
@@ -211,7 +227,17 @@ func (s *Snapshot) source(ctx context.Context, operator string, t *table) (Sourc
 		return nil, fmt.Errorf("operator %q, state %q: its kind is %q: this program reads %s",
 			operator, t.name, t.kind, strings.Join(slices.Sorted(maps.Keys(s.openers)), ", "))
 	}
-	all, err := open(ctx, s.reader, s.Manifest.K, t.handles)
+	handles := t.handles
+	if t.kind == statebackend.KindTree {
+		for _, sub := range s.Manifest.Operators[operator].Subtasks {
+			for _, h := range sub.States {
+				if h.Kind == statebackend.KindFile {
+					handles = append(handles[:len(handles):len(handles)], h)
+				}
+			}
+		}
+	}
+	all, err := open(ctx, s.reader, s.Manifest.K, handles)
 	if err != nil {
 		return nil, fmt.Errorf("operator %q: %w", operator, err)
 	}
