@@ -32,8 +32,8 @@ func SplitSchemas(shape string, n int) ([]Schema, error) {
 	for i := range n {
 		text := rest
 		if i < n-1 {
-			end, quoted := 0, strings.HasPrefix(rest, `"`)
-			if quoted {
+			var end int
+			if strings.HasPrefix(rest, `"`) {
 				q, err := strconv.QuotedPrefix(rest)
 				if err != nil {
 					return nil, fmt.Errorf("shape %.80q: schema %d: its quotes have no end", shape, i+1)

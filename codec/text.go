@@ -5,9 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// Text is an encoded value for people: what s's Dynamic makes of src, strings as they are and others as JSON, cut at max
+// Text is an encoded value for people: what s's Dynamic makes of src, strings as they are and others as JSON, cut at limit
 // bytes. What cannot be decoded is empty.
-func (s Schema) Text(src []byte, max int) string {
+func (s Schema) Text(src []byte, limit int) string {
 	decode, err := s.Dynamic()
 	if err != nil {
 		return ""
@@ -24,7 +24,7 @@ func (s Schema) Text(src []byte, max int) string {
 		}
 		text = string(b)
 	}
-	return cut(text, max)
+	return cut(text, limit)
 }
 
 const ellipsis = "…"

@@ -8,7 +8,7 @@ import (
 	"github.com/cairnstream/cairn/codec"
 )
 
-func textOf[T any](t *testing.T, v T, max int) string {
+func textOf[T any](t *testing.T, v T, limit int) string {
 	t.Helper()
 	c, err := codec.Default[T]()
 	if err != nil {
@@ -18,7 +18,7 @@ func textOf[T any](t *testing.T, v T, max int) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.Schema().Text(data, max)
+	return c.Schema().Text(data, limit)
 }
 
 func TestText(t *testing.T) {

@@ -293,7 +293,7 @@ func evolveError[A, B any](now codec.Codec[A], old codec.Codec[B]) error {
 	_, err := codec.Evolve(now, old.Schema())
 	_, cerr := Changes(old.Schema(), now.Schema())
 	if fmt.Sprint(err) != fmt.Sprint(cerr) {
-		return fmt.Errorf("Evolve says %v, Changes %v", err, cerr)
+		return fmt.Errorf("Evolve and Changes differ: %w", errors.Join(err, cerr))
 	}
 	return err
 }

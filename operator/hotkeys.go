@@ -66,7 +66,7 @@ func (h *hotKeys[K]) look[T any](b *record.Batch[T], from, to int, key func(*T) 
 			i = int(b.Sel[i])
 		}
 		k := key(&b.Rows[i])
-		sum := uint64(0)
+		var sum uint64
 		if i < len(b.Hash) {
 			sum = b.Hash[i]
 		} else {

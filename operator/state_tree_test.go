@@ -40,7 +40,7 @@ func TestExpiredStateLeavesATree(t *testing.T) {
 	n := int64(0)
 	for op := range orderOps {
 		for k := range int64(3000) {
-			o := order{Key: k, Op: int(op), A: 1, B: 2, N: n}
+			o := order{Key: k, Op: op, A: 1, B: 2, N: n}
 			n++
 			all = append(all, Feed[order, order]{Input: 0, Time: 1, A: o, B: o})
 		}

@@ -123,9 +123,10 @@ func (w *world) take(ctx context.Context, meanwhile func()) (c checkpoint, err e
 	}
 	var done atomic.Bool
 	failed := make(chan error, 1)
+	written := &c
 	go func() {
 		var err error
-		c.write, err = timed(func() error { return w.write(ctx, snap, id, &c) })
+		written.write, err = timed(func() error { return w.write(ctx, snap, id, written) })
 		snap.Release()
 		done.Store(true)
 		failed <- err

@@ -232,7 +232,7 @@ func TestChangesAddUp(t *testing.T) {
 func TestBase(t *testing.T) {
 	o := start(t, fs.Factory{}, params())
 	put(o.a, 0, many, 1)
-	one, z, _ := o.take()
+	one, _, _ := o.take()
 	put(o.a, 0, 10, 2)
 	second := o.freeze()
 	put(o.a, 10, 20, 3)

@@ -13,7 +13,7 @@ import (
 	"github.com/cairnstream/cairn/statebackend"
 )
 
-// Bill1, Bill2 and Bill3 are one type of a program in three versions.
+// Bill1 is the first of three versions of one type of a program, with Bill2 and Bill3.
 type Bill1 struct {
 	Name  string
 	Count int32

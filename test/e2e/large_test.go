@@ -166,10 +166,9 @@ func (j *texts) check(t *testing.T) {
 
 // killer kills the TaskManagers under a job and starts others.
 type killer struct {
-	c    *cluster
-	id   string
-	rng  *rand.Rand
-	used []string // The folders that a TaskManager had.
+	c   *cluster
+	id  string
+	rng *rand.Rand
 }
 
 func (k *killer) until(ctx context.Context, what string, cond func(coordinator.JobDetail) bool) coordinator.JobDetail {
