@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"sync"
 	"time"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
@@ -34,7 +33,7 @@ type Backend struct {
 	byName  map[string]*state
 	nextID  int      // Number of the next state of the tree.
 	pending []*flush // Given to the flusher and not yet noted.
-	alive   *alive
+	alive   *statebackend.Alive
 
 	restored bool
 	restore  *restore // What Restore has been given for states that are not open yet.
@@ -61,7 +60,7 @@ func newBackend(p statebackend.Params, f *Factory) (*Backend, error) {
 		return nil, err
 	}
 	b := &Backend{
-		p: p, factory: f, byName: map[string]*state{}, alive: &alive{}, leave: p.Budget.Join(),
+		p: p, factory: f, byName: map[string]*state{}, alive: &statebackend.Alive{}, leave: p.Budget.Join(),
 		snapshots: newSnapshots(),
 	}
 	fail := func(err error) (*Backend, error) {
@@ -200,7 +199,7 @@ func (b *Backend) Freeze(id job.CheckpointID) (statebackend.Snapshot, error) {
 	if err := b.troubles.err(); err != nil {
 		return fail(err)
 	}
-	if !b.alive.add(b.p.MaxConcurrent + 1) {
+	if !b.alive.Add(b.p.MaxConcurrent + 1) {
 		return fail(fmt.Errorf("%w: %d", statebackend.ErrTooManySnapshots, b.p.MaxConcurrent+1))
 	}
 	b.harvest()
@@ -211,7 +210,7 @@ func (b *Backend) Freeze(id job.CheckpointID) (statebackend.Snapshot, error) {
 	s := b.newSnapshot(id)
 	f, err := b.freeze(s.link)
 	if err != nil {
-		b.alive.done()
+		b.alive.Done()
 		return fail(err)
 	}
 	s.flush = f
@@ -354,28 +353,4 @@ func (b *Backend) Close() error {
 		return fmt.Errorf("operator %q: close the local tree: %w", b.p.Operator, err)
 	}
 	return nil
-}
-
-// alive counts snapshots that are not released. Release is called on other goroutines.
-type alive struct {
-	mu struct {
-		sync.Mutex
-		n int
-	}
-}
-
-func (a *alive) add(limit int) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.mu.n >= limit {
-		return false
-	}
-	a.mu.n++
-	return true
-}
-
-func (a *alive) done() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.mu.n--
 }

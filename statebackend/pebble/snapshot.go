@@ -31,7 +31,7 @@ type snapshot struct {
 	base     *stored // What it builds on; nil for nothing.
 	baseID   job.CheckpointID
 	registry *snapshots
-	alive    *alive
+	alive    *statebackend.Alive
 	local    *local
 	stored   atomic.Pointer[stored]
 	released atomic.Bool
@@ -296,7 +296,7 @@ func (s *snapshot) Release() {
 	if !s.released.CompareAndSwap(false, true) {
 		return
 	}
-	s.alive.done()
+	s.alive.Done()
 	select {
 	case <-s.flush.done:
 		s.clean()

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/cairnstream/cairn/job"
@@ -52,7 +51,7 @@ type Backend struct {
 	cfg    Config
 	states []*state // In the order in which they were opened.
 	byName map[string]*state
-	alive  *alive // Snapshots not yet released.
+	alive  *statebackend.Alive // Snapshots not yet released.
 
 	restored bool
 	pending  *restore         // What Restore has been given for states that are not open yet.
@@ -106,7 +105,7 @@ func New(c Config) (*Backend, error) {
 	if c.FullBelow == 0 {
 		c.FullBelow = DefaultFullBelow
 	}
-	b := &Backend{cfg: c, byName: map[string]*state{}, alive: &alive{}, written: &written{}, objects: objects{}}
+	b := &Backend{cfg: c, byName: map[string]*state{}, alive: &statebackend.Alive{}, written: &written{}, objects: objects{}}
 	if c.Own {
 		b.newest = c.Restored
 	}
@@ -238,7 +237,7 @@ func (b *Backend) Freeze(id job.CheckpointID) (statebackend.Snapshot, error) {
 	case len(names) > 0:
 		return fail(fmt.Errorf("the checkpoint restored from has states that the operator did not open: %q", names))
 	}
-	if !b.alive.add(b.cfg.MaxConcurrent + 1) {
+	if !b.alive.Add(b.cfg.MaxConcurrent + 1) {
 		return fail(fmt.Errorf("%w: %d", statebackend.ErrTooManySnapshots, b.cfg.MaxConcurrent+1))
 	}
 	s := &snapshot{id: id, cfg: b.cfg, alive: b.alive, written: b.written}
@@ -350,28 +349,4 @@ func (b *Backend) Close() error {
 	}
 	b.states, b.byName, b.pending, b.closed = nil, nil, nil, true
 	return nil
-}
-
-// alive counts snapshots that are not released. Release is called on other goroutines.
-type alive struct {
-	mu struct {
-		sync.Mutex
-		n int
-	}
-}
-
-func (a *alive) add(limit int) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.mu.n >= limit {
-		return false
-	}
-	a.mu.n++
-	return true
-}
-
-func (a *alive) done() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.mu.n--
 }

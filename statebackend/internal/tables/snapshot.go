@@ -19,7 +19,7 @@ type snapshot struct {
 	id       job.CheckpointID
 	cfg      Config
 	states   []frozenState
-	alive    *alive
+	alive    *statebackend.Alive
 	written  *written
 	released atomic.Bool
 }
@@ -236,5 +236,5 @@ func (s *snapshot) Release() {
 	for _, f := range s.states {
 		f.frozen.Release()
 	}
-	s.alive.done()
+	s.alive.Done()
 }
