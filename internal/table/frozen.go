@@ -95,18 +95,6 @@ func (f *Frozen) eachChanged(c *chunk, p int, hd *head, visit func(key, value un
 	return true
 }
 
-// Changed counts what EachChanged visits, over all groups.
-func (f *Frozen) Changed() int {
-	n := 0
-	for i := range f.groups {
-		f.EachChanged(i, func(_, _ unsafe.Pointer) bool {
-			n++
-			return true
-		})
-	}
-	return n
-}
-
 // Release says that nobody reads f any more. It may be called from any goroutine, and again.
 func (f *Frozen) Release() {
 	if f.released.CompareAndSwap(false, true) {
