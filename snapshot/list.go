@@ -169,7 +169,7 @@ func (r *Reader) ReadList(ctx context.Context, parts []Part) ([][]byte, error) {
 			err = corrupt("a list of %d items, the checkpoint has %d", len(items), p.Handle.Entries)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", place(p.Handle), err)
+			return nil, fmt.Errorf("%s: %w", Place(p.Handle), err)
 		}
 		for i := p.First; i < int64(len(items)); i += p.Step {
 			out = append(out, items[i])

@@ -3,17 +3,11 @@ package snapshot
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
-	"errors"
-	"fmt"
 	"io"
-
-	"github.com/zeebo/xxh3"
 
 	"github.com/cairnstream/cairn/blob"
 	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/statebackend"
-	"github.com/cairnstream/cairn/statebackend/segment"
 )
 
 // Reader opens what handles refer to. It is safe for concurrent use.
@@ -38,48 +32,14 @@ func (r *Reader) Range(ctx context.Context, h job.StateHandle, off, n int64) (io
 	return r.store.GetRange(ctx, h.Object, h.Offset+off, n)
 }
 
-// ReadAll reads a section whole and verifies it. A section above limit is refused before it is read.
+// ReadAll is ReadSection.
 func (r *Reader) ReadAll(ctx context.Context, h job.StateHandle, limit int64) ([]byte, error) {
-	if h.Length > limit {
-		return nil, fmt.Errorf("%s: %d bytes, limit is %d", place(h), h.Length, limit)
-	}
-	body, err := r.Range(ctx, h, 0, h.Length)
-	if err != nil {
-		return nil, err
-	}
-	data, err := io.ReadAll(body)
-	if err = errors.Join(err, body.Close()); err != nil {
-		return nil, fmt.Errorf("%s: %w", place(h), err)
-	}
-	if got := segment.HashText(data); int64(len(data)) != h.Length || got != h.Hash {
-		return nil, fmt.Errorf("%s: %w", place(h), corrupt("%d bytes with hash %s, the checkpoint has %d with %s", len(data), got, h.Length, h.Hash))
-	}
-	return data, nil
+	return ReadSection(ctx, r, h, limit)
 }
 
 // Verify reads a section whole, in little memory, and compares its hash.
 func (r *Reader) Verify(ctx context.Context, h job.StateHandle) error {
-	body, err := r.Range(ctx, h, 0, h.Length)
-	if err != nil {
-		return err
-	}
-	var hash xxh3.Hasher
-	n, err := io.Copy(&hash, body)
-	if err = errors.Join(err, body.Close()); err != nil {
-		return fmt.Errorf("%s: %w", place(h), err)
-	}
-	sum := hash.Sum128().Bytes()
-	if got := hex.EncodeToString(sum[:]); n != h.Length || got != h.Hash {
-		return fmt.Errorf("%s: %w", place(h), corrupt("%d bytes with hash %s, the checkpoint has %d with %s", n, got, h.Length, h.Hash))
-	}
-	return nil
-}
-
-func place(h job.StateHandle) string {
-	if h.Object == "" {
-		return fmt.Sprintf("state %q, inline", h.Name)
-	}
-	return fmt.Sprintf("state %q in object %s, bytes %d to %d", h.Name, h.Object, h.Offset, h.Offset+h.Length)
+	return CopySection(ctx, r, h, io.Discard)
 }
 
 // checkHandle refuses a handle that cannot be meant.

@@ -7,6 +7,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cairnstream/cairn/statebackend"
+	"github.com/cairnstream/cairn/statebackend/fs"
 	"github.com/cairnstream/cairn/statebackend/pebble"
 	"github.com/cairnstream/cairn/statebackend/statetest"
 )
@@ -31,4 +32,5 @@ func TestBackend(t *testing.T) {
 		defer pebble.SetLeastShare(pebble.SetLeastShare(64 << 10))
 		statetest.Run(t, &inDir{t: t, budget: statebackend.NewBudget(1)})
 	})
+	t.Run("of segments", func(t *testing.T) { statetest.RunMoved(t, fs.Factory{FullBelow: 1}, &inDir{t: t}) })
 }

@@ -4,6 +4,6 @@
 // the snapshot it builds on has already are not uploaded again.
 //
 // Start reading at Backend (backend.go), then state (state.go: the cache and what lies below it), flusher (flush.go: from
-// the cache to the tree), snapshot (snapshot.go), restore (restore.go). Each backend has one goroutine, the flusher's, and
+// the cache to the tree), frozen (snapshot.go), restore (restore.go). Each backend has one goroutine, the flusher's, and
 // those of its tree; Close ends them.
 package pebble

@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/cairnstream/cairn/job"
+	"github.com/cairnstream/cairn/snapshot"
 	"github.com/cairnstream/cairn/statebackend"
 )
 
@@ -36,7 +37,7 @@ func newRemote(ctx context.Context, r statebackend.Reader, files []job.StateHand
 			f.tables[h.Name] = h
 			continue
 		}
-		data, err := readSection(ctx, r, h, maxDescription)
+		data, err := snapshot.ReadSection(ctx, r, h, maxDescription)
 		if err != nil {
 			return nil, err
 		}
@@ -116,14 +117,14 @@ func (f *remoteFile) ReadAt(p []byte, off int64) (int, error) {
 		size := min(max(f.mu.size, int64(len(p)-n)), f.h.Length-at)
 		body, err := f.fs.r.Range(f.fs.ctx, f.h, at, size)
 		if err != nil {
-			return n, fmt.Errorf("%s: %w", place(f.h), err)
+			return n, fmt.Errorf("%s: %w", snapshot.Place(f.h), err)
 		}
 		data, err := io.ReadAll(body)
 		if err = errors.Join(err, body.Close()); err != nil {
-			return n, fmt.Errorf("%s: %w", place(f.h), err)
+			return n, fmt.Errorf("%s: %w", snapshot.Place(f.h), err)
 		}
 		if int64(len(data)) != size {
-			return n, fmt.Errorf("%w: %s: %d bytes from %d, not %d", statebackend.ErrCorrupt, place(f.h), len(data), at, size)
+			return n, fmt.Errorf("%w: %s: %d bytes from %d, not %d", statebackend.ErrCorrupt, snapshot.Place(f.h), len(data), at, size)
 		}
 		f.mu.at, f.mu.data = at, data
 	}

@@ -4,17 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
-	"github.com/zeebo/xxh3"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cairnstream/cairn/job"
+	"github.com/cairnstream/cairn/snapshot"
 	"github.com/cairnstream/cairn/statebackend"
 )
 
@@ -142,7 +141,7 @@ func (x *restore) sort(handles []job.StateHandle) ([]*source, error) {
 
 // describe reads the description of a state in a tree.
 func (x *restore) describe(h job.StateHandle) (*treeState, error) {
-	data, err := readSection(x.ctx, x.reader, h, maxDescription)
+	data, err := snapshot.ReadSection(x.ctx, x.reader, h, maxDescription)
 	if err != nil {
 		return nil, err
 	}
@@ -156,42 +155,6 @@ func (x *restore) describe(h job.StateHandle) (*treeState, error) {
 
 // maxDescription is above what 127 schemas of the largest structs take.
 const maxDescription = 64 << 20
-
-// readSection reads a section whole and verifies it.
-func readSection(ctx context.Context, r statebackend.Reader, h job.StateHandle, limit int64) ([]byte, error) {
-	if h.Length > limit {
-		return nil, fmt.Errorf("%w: %s has %d bytes, the limit is %d", statebackend.ErrCorrupt, place(h), h.Length, limit)
-	}
-	body, err := r.Range(ctx, h, 0, h.Length)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", place(h), err)
-	}
-	data, err := io.ReadAll(body)
-	if err = errors.Join(err, body.Close()); err != nil {
-		return nil, fmt.Errorf("%s: %w", place(h), err)
-	}
-	return data, verify(h, int64(len(data)), xxh3.Hash128(data))
-}
-
-func verify(h job.StateHandle, n int64, sum xxh3.Uint128) error {
-	b := sum.Bytes()
-	if got := fmt.Sprintf("%x", b[:]); n != h.Length || got != h.Hash {
-		return fmt.Errorf("%w: %s has %d bytes with hash %s, the checkpoint has %d with %s", statebackend.ErrCorrupt, place(h), n, got, h.Length, h.Hash)
-	}
-	return nil
-}
-
-// place names the place of a handle's bytes.
-func place(h job.StateHandle) string {
-	what := fmt.Sprintf("state %q", h.Name)
-	if h.Kind == statebackend.KindFile {
-		what = "file " + h.Name
-	}
-	if h.Object == "" {
-		return what + " in the checkpoint's metadata"
-	}
-	return fmt.Sprintf("%s in object %s, bytes %d to %d", what, h.Object, h.Offset, h.Offset+h.Length)
-}
 
 // check compares the schemas of a state. Every handle counts, also those of other groups, so that all subtasks agree.
 func (x *restore) check(s *state) error {
@@ -330,11 +293,8 @@ func link(from, to string, h job.StateHandle) bool {
 	}
 	f, err := os.Open(to)
 	if err == nil {
-		var hash xxh3.Hasher
-		var n int64
-		n, err = io.Copy(&hash, f)
-		err = errors.Join(err, f.Close())
-		if err == nil && verify(h, n, hash.Sum128()) == nil {
+		err = snapshot.VerifySection(h, f)
+		if err = errors.Join(err, f.Close()); err == nil {
 			return true
 		}
 	}
@@ -344,24 +304,15 @@ func link(from, to string, h job.StateHandle) bool {
 }
 
 func fetchFile(ctx context.Context, r statebackend.Reader, h job.StateHandle, to string) error {
-	body, err := r.Range(ctx, h, 0, h.Length)
-	if err != nil {
-		return fmt.Errorf("%s: %w", place(h), err)
-	}
-	defer body.Close()
 	f, err := os.Create(to)
 	if err != nil {
 		return statebackend.Fault{Err: err, Path: to}
 	}
-	var hash xxh3.Hasher
-	n, err := io.Copy(io.MultiWriter(f, &hash), body)
-	if err = errors.Join(err, f.Close()); err != nil {
-		if statebackend.DiskFull(err) {
-			return statebackend.Fault{Err: err, Path: to}
-		}
-		return fmt.Errorf("%s: %w", place(h), err)
+	err = snapshot.CopySection(ctx, r, h, f)
+	if err = errors.Join(err, f.Close()); statebackend.DiskFull(err) {
+		return statebackend.Fault{Err: err, Path: to}
 	}
-	return verify(h, n, hash.Sum128())
+	return err
 }
 
 // copy adds the entries of our groups in another subtask's tree to ours.

@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"github.com/cairnstream/cairn/job"
+	"github.com/cairnstream/cairn/snapshot"
 	"github.com/cairnstream/cairn/statebackend"
 	"github.com/cairnstream/cairn/statebackend/segment"
 )
@@ -28,31 +29,25 @@ func (x *restore) loadChain(s *state, c statebackend.Chain) error {
 		s.n -= *at
 		*at = 0
 	}
+	var n int64
 	s.eachIn(groups, func(group int, _, _ []byte) bool {
 		s.counts[group-s.b.p.Groups.First]++
-		s.n++
+		n++
 		return true
 	})
+	s.n += n
+	if h := c.Newest(); groups == h.Groups && n != h.Entries {
+		return fmt.Errorf("%w: %s makes %d entries, the checkpoint has %d", statebackend.ErrCorrupt, snapshot.Place(h), n, h.Entries)
+	}
 	return nil
 }
 
 // loadSegment adds the entries of our groups in a segment, which another backend or a savepoint wrote, to the tree.
 func (x *restore) loadSegment(s *state, h job.StateHandle) error {
 	b := x.b
-	corrupt := func(format string, args ...any) error {
-		return fmt.Errorf("%w: %s: %s", statebackend.ErrCorrupt, place(h), fmt.Sprintf(format, args...))
-	}
-	ix, err := x.index(h)
+	ix, _, err := segment.Open(x.ctx, x.reader, h, b.p.K)
 	if err != nil {
-		return err
-	}
-	switch {
-	case h.Index != ix.Hash:
-		return corrupt("the hash of its index is %s, the checkpoint has %s", ix.Hash, h.Index)
-	case ix.First != h.Groups.First || ix.Last != h.Groups.Last:
-		return corrupt("it holds key groups [%d,%d], the checkpoint has %v", ix.First, ix.Last, h.Groups)
-	case ix.K != b.p.K:
-		return &job.Error{Class: job.ClassRefused, Err: fmt.Errorf("it was written with max-parallelism %d, the job has %d: max-parallelism is fixed for the life of the state", ix.K, b.p.K)}
+		return fmt.Errorf("%s: %w", snapshot.Place(h), err)
 	}
 	if err := s.check(ix.Key, []string{ix.Value}); err != nil {
 		return err
@@ -92,7 +87,7 @@ func (x *restore) loadSegment(s *state, h job.StateHandle) error {
 		}
 		if err != nil {
 			l.out.drop()
-			return fmt.Errorf("%s: block at byte %d: %w", place(h), bl.Offset, err)
+			return fmt.Errorf("%s: block at byte %d: %w", snapshot.Place(h), bl.Offset, err)
 		}
 	}
 	if err := errors.Join(l.flush(), l.out.ingest()); err != nil {
@@ -102,30 +97,6 @@ func (x *restore) loadSegment(s *state, h job.StateHandle) error {
 	b.tree.renew()
 	b.tree.empty = false
 	return nil
-}
-
-// index reads a segment's trailer.
-func (x *restore) index(h job.StateHandle) (*segment.Index, error) {
-	for n := min(h.Length, segment.TailGuess); ; {
-		body, err := x.reader.Range(x.ctx, h, h.Length-n, n)
-		if err != nil {
-			return nil, err
-		}
-		tail, err := io.ReadAll(body)
-		if err = errors.Join(err, body.Close()); err != nil {
-			return nil, fmt.Errorf("%s: index: %w", place(h), err)
-		}
-		ix, need, err := segment.ParseTail(tail, h.Length)
-		switch {
-		case err != nil:
-			return nil, fmt.Errorf("%s: %w", place(h), err)
-		case ix != nil:
-			return ix, nil
-		case need <= n:
-			return nil, fmt.Errorf("%w: %s: its index cannot be read", statebackend.ErrCorrupt, place(h))
-		}
-		n = need
-	}
 }
 
 // segmentLoader puts the entries of a segment into files for the tree. A segment is in the order of key groups, and in none within.

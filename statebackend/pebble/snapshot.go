@@ -18,11 +18,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cairnstream/cairn/job"
+	"github.com/cairnstream/cairn/snapshot"
 	"github.com/cairnstream/cairn/statebackend"
 )
 
-// snapshot implements statebackend.Snapshot.
-type snapshot struct {
+// frozen implements statebackend.Snapshot.
+type frozen struct {
 	id       job.CheckpointID
 	p        statebackend.Params
 	link     string // Folder of the tree's files.
@@ -79,7 +80,7 @@ func (s *treeState) encode() ([]byte, error) {
 
 func decodeTreeState(h job.StateHandle, data []byte) (*treeState, error) {
 	fail := func(format string, args ...any) (*treeState, error) {
-		return nil, fmt.Errorf("%w: the description of %s: %s", statebackend.ErrCorrupt, place(h), fmt.Sprintf(format, args...))
+		return nil, fmt.Errorf("%w: the description of %s: %s", statebackend.ErrCorrupt, snapshot.Place(h), fmt.Sprintf(format, args...))
 	}
 	var j treeStateJSON
 	if err := json.Unmarshal(data, &j); err != nil {
@@ -107,9 +108,9 @@ func decodeTreeState(h job.StateHandle, data []byte) (*treeState, error) {
 }
 
 // newSnapshot takes down what is the owner's.
-func (b *Backend) newSnapshot(id job.CheckpointID) *snapshot {
+func (b *Backend) newSnapshot(id job.CheckpointID) *frozen {
 	b.links++
-	s := &snapshot{
+	s := &frozen{
 		id: id, p: b.p, link: fmt.Sprintf("%s/link-%d-%d", b.dir, uint64(id), b.links), baseID: b.base,
 		registry: b.snapshots, alive: b.alive, local: b.local,
 	}
@@ -129,7 +130,7 @@ func (b *Backend) newSnapshot(id job.CheckpointID) *snapshot {
 const uploads = 4
 
 // Write implements statebackend.Snapshot.
-func (s *snapshot) Write(ctx context.Context, w statebackend.Writer) ([]job.StateHandle, error) {
+func (s *frozen) Write(ctx context.Context, w statebackend.Writer) ([]job.StateHandle, error) {
 	fail := func(err error) ([]job.StateHandle, error) {
 		return nil, fmt.Errorf("operator %q: snapshot for checkpoint %v: %w", s.p.Operator, s.id, err)
 	}
@@ -164,7 +165,7 @@ func (s *snapshot) Write(ctx context.Context, w statebackend.Writer) ([]job.Stat
 }
 
 // takeNewest adds what the flush knows.
-func (s *snapshot) takeNewest() {
+func (s *frozen) takeNewest() {
 	for i := range s.states {
 		for _, f := range s.flush.states {
 			if f.s.name == s.states[i].name {
@@ -175,7 +176,7 @@ func (s *snapshot) takeNewest() {
 }
 
 // same tells whether the states are those of the base, which its entries are. A state may have been opened since.
-func (s *snapshot) same() bool {
+func (s *frozen) same() bool {
 	if len(s.base.states) == 0 {
 		return false
 	}
@@ -189,7 +190,7 @@ func (s *treeState) entries() (sum int64) {
 	return sum
 }
 
-func (s *snapshot) write(ctx context.Context, w statebackend.Writer) (stored, error) {
+func (s *frozen) write(ctx context.Context, w statebackend.Writer) (stored, error) {
 	all := stored{files: map[string]job.StateHandle{}, version: s.flush.version}
 	total := int64(0)
 	for i := range s.states {
@@ -274,7 +275,7 @@ func (s *snapshot) write(ctx context.Context, w statebackend.Writer) (stored, er
 // isTable tells the files with entries, which are never changed, from those that say which files there are.
 func isTable(name string) bool { return strings.HasSuffix(name, ".sst") }
 
-func (s *snapshot) upload(ctx context.Context, w statebackend.Writer, name string) (job.StateHandle, error) {
+func (s *frozen) upload(ctx context.Context, w statebackend.Writer, name string) (job.StateHandle, error) {
 	f, err := os.Open(filepath.Join(s.link, name))
 	if err != nil {
 		return job.StateHandle{}, err
@@ -292,7 +293,7 @@ func (s *snapshot) upload(ctx context.Context, w statebackend.Writer, name strin
 }
 
 // Release implements statebackend.Snapshot.
-func (s *snapshot) Release() {
+func (s *frozen) Release() {
 	if !s.released.CompareAndSwap(false, true) {
 		return
 	}
@@ -308,7 +309,7 @@ func (s *snapshot) Release() {
 	}
 }
 
-func (s *snapshot) clean() {
+func (s *frozen) clean() {
 	if all := s.stored.Load(); all != nil && s.flush.err == nil {
 		s.local.keep(s.id, s.baseID, s.link, all)
 	}

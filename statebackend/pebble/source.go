@@ -10,6 +10,7 @@ import (
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
 	"github.com/cairnstream/cairn/job"
+	"github.com/cairnstream/cairn/snapshot"
 	"github.com/cairnstream/cairn/statebackend"
 	inspect "github.com/cairnstream/cairn/statebackend/stored"
 )
@@ -33,7 +34,7 @@ func OpenStored(ctx context.Context, r statebackend.Reader, k int, handles []job
 			t := of(h)
 			t.files = append(t.files, h)
 		case statebackend.KindTree:
-			data, err := readSection(ctx, r, h, maxDescription)
+			data, err := snapshot.ReadSection(ctx, r, h, maxDescription)
 			if err != nil {
 				return nil, err
 			}
@@ -42,7 +43,7 @@ func OpenStored(ctx context.Context, r statebackend.Reader, k int, handles []job
 				return nil, err
 			}
 			if s.k != k {
-				return nil, fmt.Errorf("%w: %s is of %d key groups, the checkpoint of %d", statebackend.ErrCorrupt, place(h), s.k, k)
+				return nil, fmt.Errorf("%w: %s is of %d key groups, the checkpoint of %d", statebackend.ErrCorrupt, snapshot.Place(h), s.k, k)
 			}
 			src, ok := out[h.Name].(*storedState)
 			if !ok {

@@ -18,7 +18,7 @@ import (
 func (s suite) testChains(t *testing.T) {
 	const n, rounds = 4000, 45
 	o := NewObjects()
-	b := s.backend(t, 0, 1)
+	b := s.writer(t)
 	v, w := open(t, b, counts()), open(t, b, orders())
 	for k := range int64(n) {
 		v.set(k, k)
@@ -138,7 +138,7 @@ func (s suite) testChains(t *testing.T) {
 // testDamagedChains finds damage wherever in a chain it is. A backend that writes none has nothing to find.
 func (s suite) testDamagedChains(t *testing.T) {
 	o := NewObjects()
-	b := s.backend(t, 0, 1)
+	b := s.writer(t)
 	v := open(t, b, counts())
 	for k := range int64(2000) {
 		v.set(k, k)

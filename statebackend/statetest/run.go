@@ -19,7 +19,7 @@ import (
 
 // Run tests the backends that f makes.
 func Run(t *testing.T, f statebackend.Factory) {
-	s := suite{f}
+	s := suite{f, f}
 	t.Run("value", s.testValue)
 	t.Run("open", s.testOpen)
 	t.Run("freeze fixes the content", s.testFreeze)
@@ -44,7 +44,14 @@ func Run(t *testing.T, f statebackend.Factory) {
 	t.Run("model", s.testModel)
 }
 
-type suite struct{ f statebackend.Factory }
+// RunMoved tests that backends that f makes restore what those of another factory wrote.
+func RunMoved(t *testing.T, from, f statebackend.Factory) {
+	s := suite{f, from}
+	t.Run("chains", s.testChains)
+	t.Run("damaged chains", s.testDamagedChains)
+}
+
+type suite struct{ f, from statebackend.Factory }
 
 const groups = 24
 
@@ -87,6 +94,12 @@ func params(subtask, parallelism int) statebackend.Params {
 func (s suite) backend(t testing.TB, subtask, parallelism int) statebackend.Backend {
 	t.Helper()
 	return s.make(t, params(subtask, parallelism))
+}
+
+// writer makes a backend whose snapshots others restore.
+func (s suite) writer(t testing.TB) statebackend.Backend {
+	t.Helper()
+	return suite{s.from, s.from}.backend(t, 0, 1)
 }
 
 func (s suite) make(t testing.TB, p statebackend.Params) statebackend.Backend {

@@ -363,54 +363,15 @@ func (p *part) group(ctx context.Context, g int, visit func(run) error) error {
 	}
 }
 
-// index reads the segment's trailer once, nearly always by one read.
+// index reads the segment's index once.
 func (p *part) index(ctx context.Context) (*segment.Index, error) {
 	if p.ix != nil {
 		return p.ix, nil
 	}
-	for n := min(p.h.Length, segment.TailGuess); ; {
-		body, err := p.r.Range(ctx, p.h, p.h.Length-n, n)
-		if err != nil {
-			return nil, err
-		}
-		tail, err := io.ReadAll(body)
-		if err = errors.Join(err, body.Close()); err != nil {
-			return nil, fmt.Errorf("index: %w", err)
-		}
-		ix, need, err := segment.ParseTail(tail, p.h.Length)
-		switch {
-		case err != nil:
-			return nil, err
-		case ix != nil:
-			if err := p.check(ix); err != nil {
-				return nil, err
-			}
-			p.ix = ix
-			return ix, nil
-		case need <= n:
-			return nil, corrupt("its index cannot be read")
-		}
-		n = need
+	ix, _, err := segment.Open(ctx, p.r, p.h, p.k)
+	if err != nil {
+		return nil, err
 	}
-}
-
-// check compares the index with what the checkpoint says of the segment.
-func (p *part) check(ix *segment.Index) error {
-	h, entries := p.h, ix.Entries
-	if h.Base != "" {
-		entries = ix.Total
-	}
-	switch {
-	case h.Index != ix.Hash:
-		return corrupt("the hash of its index is %s, the checkpoint has %s", ix.Hash, h.Index)
-	case h.Base != ix.Base:
-		return corrupt("it holds changes to %q, the checkpoint has changes to %q", ix.Base, h.Base)
-	case ix.First != h.Groups.First || ix.Last != h.Groups.Last || entries != h.Entries:
-		return corrupt("it makes %d entries of key groups [%d,%d], the checkpoint has %d of %v", entries, ix.First, ix.Last, h.Entries, h.Groups)
-	case ix.Key != h.Key || ix.Value != h.Codec:
-		return corrupt("it has keys and values of %s and %s, the checkpoint says %s and %s", ix.Key, ix.Value, h.Key, h.Codec)
-	case ix.K != p.k:
-		return corrupt("it is of %d key groups, the checkpoint of %d", ix.K, p.k)
-	}
-	return nil
+	p.ix = ix
+	return ix, nil
 }

@@ -93,15 +93,12 @@ func (p *restore) indexes(ctx context.Context, s *state, links []*link) error {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			errs[i] = p.readIndex(ctx, l)
+			l.index, l.tail, errs[i] = segment.Open(ctx, p.reader, l.StateHandle, p.cfg.K)
 		})
 	}
 	wg.Wait()
 	for i, l := range links {
 		err := errs[i]
-		if err == nil {
-			err = p.checkIndex(l.StateHandle, l.index)
-		}
 		if err == nil {
 			l.value, err = p.decoder(s, schemas{l.index.Key, l.index.Value})
 		}
@@ -114,29 +111,6 @@ func (p *restore) indexes(ctx context.Context, s *state, links []*link) error {
 		}
 	}
 	return nil
-}
-
-// readIndex reads a segment's trailer, nearly always by one read.
-func (p *restore) readIndex(ctx context.Context, l *link) error {
-	for n := min(l.Length, segment.TailGuess); ; {
-		body, err := p.reader.Range(ctx, l.StateHandle, l.Length-n, n)
-		if err != nil {
-			return err
-		}
-		l.tail, err = io.ReadAll(body)
-		if err = errors.Join(err, body.Close()); err != nil {
-			return fmt.Errorf("index: %w", err)
-		}
-		ix, need, err := segment.ParseTail(l.tail, l.Length)
-		if err != nil || ix != nil {
-			l.index = ix
-			return err
-		}
-		if need <= n {
-			return corrupt("its index cannot be read")
-		}
-		n = need
-	}
 }
 
 // pieces cuts the blocks of a link into pieces, at least one.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/statebackend"
-	"github.com/cairnstream/cairn/statebackend/segment"
 )
 
 // restore is what a checkpoint has of an operator, as far as it is not loaded yet.
@@ -114,25 +113,6 @@ func where(h job.StateHandle) string {
 		return "the checkpoint's metadata"
 	}
 	return fmt.Sprintf("object %s, bytes %d to %d", h.Object, h.Offset, h.Offset+h.Length)
-}
-
-// checkIndex compares a segment's index with what the checkpoint says of the segment, except for schemas.
-func (p *restore) checkIndex(h job.StateHandle, ix *segment.Index) error {
-	entries := ix.Entries
-	if h.Base != "" {
-		entries = ix.Total
-	}
-	switch {
-	case h.Index != ix.Hash:
-		return corrupt("the hash of its index is %s, the checkpoint has %s", ix.Hash, h.Index)
-	case h.Base != ix.Base:
-		return corrupt("it holds changes to %q, the checkpoint has changes to %q", ix.Base, h.Base)
-	case ix.First != h.Groups.First || ix.Last != h.Groups.Last || entries != h.Entries:
-		return corrupt("it makes %d entries of key groups [%d,%d], the checkpoint has %d of %v", entries, ix.First, ix.Last, h.Entries, h.Groups)
-	case ix.K != p.cfg.K:
-		return &job.Error{Class: job.ClassRefused, Err: fmt.Errorf("it was written with max-parallelism %d, the job has %d: max-parallelism is fixed for the life of the state", ix.K, p.cfg.K)}
-	}
-	return nil
 }
 
 func corrupt(format string, args ...any) error {
