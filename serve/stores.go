@@ -84,6 +84,9 @@ func Stored() stored.Options {
 	return stored.Options{Openers: map[string]stored.Opener{statebackend.KindTree: pebble.OpenStored}}
 }
 
+// Verify says how snapshots are verified.
+func Verify() stored.VerifyOptions { return stored.VerifyOptions{Trees: pebble.VerifyStored} }
+
 // backends finds a state backend by the name that the setting state.backend has. Those that share something share it as
 // long as the function is in use.
 func backends() func(name string) (statebackend.Factory, error) {

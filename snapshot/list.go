@@ -190,3 +190,17 @@ func Keyed(old job.OperatorSnapshot) []job.StateHandle {
 	}
 	return out
 }
+
+// ListHead is how many bytes of a list come before the number of its items.
+const ListHead = len(listMagic) + 1
+
+// CheckListHead looks at the first ListHead bytes of a list, for who reads its items one by one.
+func CheckListHead(head []byte) error {
+	if string(head[:len(listMagic)]) != listMagic {
+		return corrupt("it is no list")
+	}
+	if v := head[len(listMagic)]; v != listVersion {
+		return fmt.Errorf("list of version %d: this program reads version %d", v, listVersion)
+	}
+	return nil
+}

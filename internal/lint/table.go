@@ -37,6 +37,7 @@ var layers = []row{
 
 	{4, "coordinator", nil},
 	{4, "task", nil},
+	{4, "test/snapshots", nil}, // of every state backend, whole and damaged
 
 	{3, "statebackend/memory", nil},
 	{3, "statebackend/fs", nil},

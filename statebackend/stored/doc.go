@@ -6,5 +6,7 @@
 // gives the entries of a table; segments.go is the Source of what the backends on maps write, others are passed in as an
 // Opener. record.go makes JSON of what is found.
 //
-// Memory is bounded by the largest key group of a state, not by its size. There are no goroutines.
+// Verify (verify.go) reads a snapshot to the last entry and lists what is wrong with it.
+//
+// Memory is bounded by the largest key group of a state, not by its size. Only Verify has goroutines, and waits for them.
 package stored
