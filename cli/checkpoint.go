@@ -15,8 +15,8 @@ import (
 
 func (a *App) checkpointCommand() *cobra.Command {
 	return a.group(
-		&cobra.Command{Use: "checkpoint", Short: "lists, triggers and shows the checkpoints of a job"},
-		a.checkpointListCommand(), a.checkpointTriggerCommand(), a.checkpointShowCommand(),
+		&cobra.Command{Use: "checkpoint", Short: "lists, triggers, shows and verifies the checkpoints of a job"},
+		a.checkpointListCommand(), a.checkpointTriggerCommand(), a.checkpointShowCommand(), a.checkpointVerifyCommand(),
 	)
 }
 

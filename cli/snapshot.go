@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -91,35 +90,17 @@ func split(loc blob.Location) (place, error) {
 }
 
 // openSnapshot finds and opens the snapshot that a folder or URL names.
-func (a *App) openSnapshot(ctx context.Context, text string) (_ *opened, err error) {
-	loc, err := placeOf(text)
-	var p place
-	if err == nil {
-		p, err = split(loc)
-	}
+func (a *App) openSnapshot(ctx context.Context, text string) (*opened, error) {
+	t, err := a.locate(ctx, text)
 	if err != nil {
-		return nil, usage("SNAPSHOT", err.Error()) // Without the text, which may have a secret in it.
+		return nil, err
 	}
-	store, closeStore, err := serve.OpenBlob(ctx, p.root, true)
+	s, err := stored.Open(ctx, t.store, t.key, serve.Stored())
 	if err != nil {
+		t.close()
 		return nil, noSnapshot(text, err)
 	}
-	defer func() {
-		if err != nil {
-			closeStore()
-		}
-	}()
-	key := path.Join(p.dir, manifestName)
-	if p.job != "" && p.id == 0 {
-		if key, err = a.newest(ctx, store, p, text); err != nil {
-			return nil, err
-		}
-	}
-	s, err := stored.Open(ctx, store, key, serve.Stored())
-	if err != nil {
-		return nil, noSnapshot(text, err)
-	}
-	return &opened{s, store, key, closeStore}, nil
+	return &opened{s, t.store, t.key, t.close}, nil
 }
 
 // newest is the manifest of a job's newest checkpoint.

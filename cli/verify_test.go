@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cairnstream/cairn/coordinator"
+	"github.com/cairnstream/cairn/rpc"
+)
+
+// listing is a JobManager whose job has these checkpoints.
+type listing struct {
+	fakeJobs
+	list []coordinator.Checkpoint
+}
+
+func (l *listing) ListCheckpoints(context.Context, string) ([]coordinator.Checkpoint, error) {
+	return l.list, nil
+}
+
+func (l *listing) List(context.Context) ([]coordinator.Job, error) {
+	return []coordinator.Job{theJob()}, nil
+}
+
+// serveJobs answers as a JobManager until the test ends.
+func serveJobs(t *testing.T, jobs rpc.Jobs) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := rpc.NewServer(rpc.ServerConfig{Jobs: jobs})
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = srv.Serve(l) })
+	t.Cleanup(func() {
+		srv.Stop(context.Background())
+		wg.Wait()
+	})
+	return l.Addr().String()
+}
+
+// A checkpoint is found by its folder, its URL, its job's folder, and by what a JobManager says of the job.
+func TestVerifyFinds(t *testing.T) {
+	dir := t.TempDir()
+	visitSnapshots(t, dir)
+	const key = "prod/jobs/job/checkpoints/"
+	jm := serveJobs(t, &listing{list: []coordinator.Checkpoint{
+		{ID: 3, State: coordinator.CheckpointFailed},
+		{ID: 2, State: coordinator.CheckpointCompleted, Manifest: key + "2/_metadata"},
+		{ID: 1, State: coordinator.CheckpointCompleted, Manifest: key + "1/_metadata"},
+	}})
+	store := []string{"--jobmanager", jm, "--blob", "file://" + dir}
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{dir + "/" + key + "1"}, Done, "Checkpoint:  1\n"},
+		{[]string{dir + "/prod/jobs/job"}, Done, "Checkpoint:  2\n"},
+		{[]string{"file://" + dir + "/" + key + "2/_metadata"}, Done, "Faults:      0\n"},
+		{append([]string{"orders"}, store...), Done, "Checkpoint:  2\n"},
+		{append([]string{"orders", "1"}, store...), Done, "Checkpoint:  1\n"},
+		{append([]string{"orders/latest"}, store...), Done, "Checkpoint:  2\n"},
+		{append([]string{"orders/checkpoint/1"}, store...), Done, "Checkpoint:  1\n"},
+		{append([]string{"orders", "3"}, store...), NotFound, `checkpoint 3 of job "orders" is failed`},
+		{append([]string{"orders", "4"}, store...), NotFound, `job "orders" has no checkpoint 4`},
+		{append([]string{"orders", "x"}, store...), Usage, `"x" is not the number of a checkpoint`},
+		{[]string{"orders", "--jobmanager", jm}, Usage, "missing flag --blob URL"},
+		{[]string{dir + "/" + key + "9"}, NotFound, "there is none"},
+		{[]string{dir + "/none"}, NotFound, "there is none"},
+	} {
+		r := call(nil, nil, append([]string{"cairn", "checkpoint", "verify"}, c.args...)...)
+		if r.code != c.code || !strings.Contains(r.stdout+r.stderr, c.want) {
+			t.Errorf("%q: %+v, want %q", c.args, r, c.want)
+		}
+	}
+}
+
+// Damage is printed with the object and the states, and is the exit code 1, whatever the format.
+func TestVerifyDamaged(t *testing.T) {
+	dir := t.TempDir()
+	visitSnapshots(t, dir)
+	snap := filepath.Join(dir, "prod/jobs/job/checkpoints/1")
+	manifest := filepath.Join(snap, "_metadata")
+	data, err := os.ReadFile(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := append([]byte{}, data...)
+	damaged[len(damaged)/2] ^= 1
+	if err := os.WriteFile(manifest, damaged, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, noun := range []string{"checkpoint", "savepoint"} {
+		r := call(nil, nil, "cairn", noun, "verify", snap)
+		if r.code != Failed || !strings.Contains(r.stdout, "the hash of the manifest is") || !strings.Contains(r.stderr, "is damaged: 1 fault") {
+			t.Errorf("%+v", r)
+		}
+		r = call(nil, nil, "cairn", noun, "verify", snap, "-o", "json")
+		var v verifyView
+		if err := json.Unmarshal([]byte(r.stdout), &v); err != nil || r.code != Failed || v.OK || len(v.Faults) != 1 || v.Faults[0].Kind != "manifest" {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+	r := call(nil, nil, "cairn", "savepoint", "list", dir)
+	if r.code != Failed || !strings.Contains(r.stdout, "prod/jobs/job/checkpoints/2") || !strings.Contains(r.stderr, "1 manifest cannot be read") {
+		t.Errorf("%+v", r)
+	}
+	if r := call(nil, nil, "cairn", "savepoint", "list", dir+"/none"); r.code != NotFound {
+		t.Errorf("%+v", r)
+	}
+	if r := call(nil, nil, "cairn", "savepoint", "show", filepath.Join(dir, "prod/jobs/job/checkpoints/2"), "-o", "json"); r.code != Done || !strings.Contains(r.stdout, `"operators"`) {
+		t.Errorf("%+v", r)
+	}
+}
