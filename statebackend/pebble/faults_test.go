@@ -101,13 +101,23 @@ func start(t *testing.T, f *pebble.Factory, p statebackend.Params) counter {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = b.Close() })
-	v, err := statebackend.OpenValue(b, statebackend.ValueDesc[int64, int64]{
+	return counter{b, counts(t, b)}
+}
+
+func counts(t *testing.T, b statebackend.Backend) statebackend.Value[int64, int64] {
+	t.Helper()
+	return opened(t, b, statebackend.ValueDesc[int64, int64]{
 		Name: "counts", Key: codec.Int64(), Value: codec.Int64(), Hash: func(k *int64) (uint64, uint64) { return at(*k) },
 	})
+}
+
+func opened[K comparable, V any](t *testing.T, b statebackend.Backend, d statebackend.ValueDesc[K, V]) statebackend.Value[K, V] {
+	t.Helper()
+	v, err := statebackend.OpenValue(b, d)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return counter{b, v}
+	return v
 }
 
 func (c counter) snapshot(id job.CheckpointID, w statebackend.Writer) ([]job.StateHandle, error) {
@@ -374,6 +384,37 @@ func TestTypesDoNotFallBehind(t *testing.T) {
 	}
 }
 
+// A state keeps its number in the tree over any number of restarts.
+func TestRestartsUseUpNoNumbers(t *testing.T) {
+	o := statetest.NewObjects()
+	var handles []job.StateHandle
+	for i := range int64(100) {
+		b, err := (&pebble.Factory{}).New(t.Context(), statebackend.Params{Operator: "sum", Dir: t.TempDir(), K: 16, Groups: job.GroupsOf(0, 16, 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Restore(t.Context(), o, handles); err != nil {
+			t.Fatal(err)
+		}
+		c := counter{b, counts(t, b)}
+		for _, name := range []string{"second", "third"} {
+			d := desc[int64pair]()
+			d.Name = name
+			if _, err := statebackend.OpenValue(b, d); err != nil {
+				t.Fatalf("after %d restarts: %v", i, err)
+			}
+		}
+		c.set(i%7, i)
+		if handles, err = c.snapshot(job.CheckpointID(i+1), o); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	same(t, restored(t, o, handles), map[int64]int64{0: 98, 1: 99, 2: 93, 3: 94, 4: 95, 5: 96, 6: 97})
+}
+
 func desc[V any]() statebackend.ValueDesc[int64, V] {
 	return statebackend.ValueDesc[int64, V]{
 		Name: "counts", Key: codec.Int64(), Value: codec.MustStruct[V](), Hash: func(k *int64) (uint64, uint64) { return at(*k) },
@@ -382,11 +423,7 @@ func desc[V any]() statebackend.ValueDesc[int64, V] {
 
 func value[V any](t *testing.T, b statebackend.Backend) statebackend.Value[int64, V] {
 	t.Helper()
-	v, err := statebackend.OpenValue(b, desc[V]())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return opened(t, b, desc[V]())
 }
 
 func freeze(t *testing.T, b statebackend.Backend, id job.CheckpointID, o *statetest.Objects) []job.StateHandle {

@@ -203,8 +203,10 @@ func (s *state) eachFrom(g job.GroupRange, from []byte, visit func(group int, ke
 // open makes the cache of a state without entries.
 func (b *Backend) open(t statebackend.Type) (*state, error) {
 	s := &state{b: b, t: t, name: t.StateName(), counts: make([]int64, b.p.Groups.Len())}
-	if err := b.number(s); err != nil {
-		return nil, err
+	if b.restore == nil || b.restore.trees[s.name] == nil { // Else it has its number already: they are not used up by restarts.
+		if err := b.number(s); err != nil {
+			return nil, err
+		}
 	}
 	c, err := t.NewCache(statebackend.TableParams{
 		First: b.p.Groups.First, Count: b.p.Groups.Len(), K: b.p.K, MaxFrozen: b.p.MaxConcurrent + 4,
