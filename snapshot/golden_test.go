@@ -13,6 +13,7 @@ import (
 	"github.com/cairnstream/cairn/snapshot"
 	"github.com/cairnstream/cairn/statebackend"
 	"github.com/cairnstream/cairn/statebackend/fs"
+	"github.com/cairnstream/cairn/statebackend/memory"
 )
 
 var update = flag.Bool("update", false, "write the golden files of the current version")
@@ -25,6 +26,10 @@ const (
 	// A manifest with changes, and the objects of its chain.
 	goldenChain = "testdata/manifest.v2.golden"
 	goldenLinks = "testdata/object.v2.%d.golden"
+
+	// A manifest of a savepoint, with keyed state inline too, and the object beside it.
+	goldenSavepoint = "testdata/savepoint.v1.golden"
+	goldenPart      = "testdata/savepoint.v1.part.golden"
 )
 
 // The files were written by the first release of version 1 of the formats. Every later version must open them.
@@ -249,5 +254,115 @@ func writeGoldenChain(t *testing.T) {
 	}
 	if err := os.WriteFile(goldenChain, data, 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A savepoint lists its objects by their names beside its manifest, and keyed state may be in that itself.
+func TestGoldenSavepoint(t *testing.T) {
+	const folder, part = "copied/to/any/place", "part"
+	if *update {
+		writeGoldenSavepoint(t, part)
+	}
+	store := mem.New("m")
+	for name, file := range map[string]string{"_metadata": goldenSavepoint, part: goldenPart} {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := blob.PutBytes(ctx, store, folder+"/"+name, data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, err := snapshot.LoadManifest(ctx, store, folder+"/_metadata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := newStore(t, store).VerifyManifest(ctx, m); err != nil {
+		t.Fatal(err)
+	}
+	if keys := snapshot.ObjectsOf(m); len(keys) != 1 || keys[0] != folder+"/"+part {
+		t.Fatalf("objects %q", keys)
+	}
+	for op, factor := range map[string]int64{"sum": 3, "small": 5} {
+		b, v := counts(t, 0, 1)
+		handles := snapshot.Keyed(m.Operators[op])
+		if inline := len(handles) == 1 && len(handles[0].Inline) > 0; inline != (op == "small") {
+			t.Errorf("operator %q: inline is %v", op, inline)
+		}
+		if err := b.Restore(ctx, snapshot.NewReader(store), handles); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for k, x := range v.All() {
+			if n++; *x != factor**k {
+				t.Errorf("operator %q: key %d has %d", op, *k, *x)
+			}
+		}
+		if want := goldenSmall(op); n != int(want) {
+			t.Errorf("operator %q: %d keys, want %d", op, n, want)
+		}
+	}
+}
+
+func goldenSmall(op string) int64 {
+	if op == "small" {
+		return 20
+	}
+	return 1000
+}
+
+func writeGoldenSavepoint(t *testing.T, part string) {
+	store := mem.New("m")
+	c := config(store)
+	c.Object, c.InlineLimit = "here/"+part, 1000
+	w := newWriter(t, c)
+	m := manifest(7)
+	for op, factor := range map[string]int64{"sum": 3, "small": 5} {
+		var b statebackend.Backend
+		var v statebackend.Value[int64, int64]
+		if op == "sum" {
+			b, v = counts(t, 0, 1)
+		} else {
+			var err error
+			b, err = memory.New(memory.Config{Operator: op, Groups: job.GroupsOf(0, 720, 1), K: 720})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer b.Close()
+			v, err = statebackend.OpenValue(b, statebackend.ValueDesc[int64, int64]{Name: "counts", Key: codec.Int64(), Value: codec.Int64(), Hash: hashInt})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for k := range goldenSmall(op) {
+			g, s := hashInt(&k)
+			v.Set(g, s, &k, new(factor*k))
+		}
+		snap, err := b.Freeze(7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		handles, err := snap.Write(ctx, w.Operator(op))
+		snap.Release()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Operators[op] = job.OperatorSnapshot{Parallelism: 1, Subtasks: []job.SubtaskSnapshot{{States: handles}}}
+	}
+	if err := w.Finish(ctx); err != nil {
+		t.Fatal(err)
+	}
+	key, err := snapshot.WriteSavepoint(ctx, store, "here", m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, key := range map[string]string{goldenSavepoint: key, goldenPart: c.Object} {
+		data, err := blob.ReadAll(ctx, store, key, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -11,3 +11,10 @@ func SetLeastShare(bytes int64) int64 {
 
 // SetDisk has f's backends use another file system, which must be one of real files.
 func (f *Factory) SetDisk(fs vfs.FS) { f.disk = fs }
+
+// SetRewriteAtOnce sets how many entries of older types a restore rewrites before the first record, and returns what it was.
+func SetRewriteAtOnce(n int64) int64 {
+	old := rewriteAtOnce
+	rewriteAtOnce = n
+	return old
+}

@@ -12,12 +12,12 @@ import (
 // as far back as its author has kept the aliases, so entries must not fall behind by more than one type: those of an older one are
 // rewritten between batches, and until that is done the next change of the type is refused.
 
-const (
-	// rewriteStep is how many entries are looked at between two batches.
-	rewriteStep = 512
-	// rewriteAtOnce is how many entries of a state are rewritten before the first record: a part of a second.
-	rewriteAtOnce = 200_000
-)
+// rewriteStep is how many entries are looked at between two batches.
+const rewriteStep = 512
+
+// rewriteAtOnce is how many entries of a state are rewritten before the first record: a part of a second. A variable for tests
+// with few entries.
+var rewriteAtOnce int64 = 200_000
 
 // rewrite has some entries of older schemas written anew; it tells whether more may be left.
 func (s *state) rewrite() bool {
