@@ -58,6 +58,10 @@ test: tools-servers vet ## go vet, then all tests with the race detector, fuzz s
 test-short: ## tests without race detector and servers: the quick loop while writing
 	$(STATIC) $(GO) test -short -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PKG)
 
+.PHONY: model
+model: ## 10,000 random sequences on every state backend, in a folder in memory where the machine has one
+	GOTMPDIR="$${TMPDIR:-/tmp}" TMPDIR=$(or $(wildcard /dev/shm),/tmp) $(STATIC) $(GO) test -count=1 -v -timeout 60m -run '^TestModel$$' $(patsubst %,./statebackend/%,memory fs pebble) -rapid.checks $(or $(CHECKS),10000) $(TESTFLAGS)
+
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (30s) each
 	./scripts/fuzz.sh $(or $(FUZZTIME),30s)

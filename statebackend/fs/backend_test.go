@@ -15,3 +15,8 @@ func TestBackend(t *testing.T) {
 	t.Run("full", func(t *testing.T) { statetest.Run(t, fs.Factory{}) })
 	t.Run("increments", func(t *testing.T) { statetest.Run(t, fs.Factory{FullBelow: 1}) })
 }
+
+func TestModel(t *testing.T) {
+	t.Run("full", func(t *testing.T) { statetest.Model(t, fs.Factory{}) })
+	t.Run("increments", func(t *testing.T) { statetest.Model(t, fs.Factory{FullBelow: 1}) })
+}

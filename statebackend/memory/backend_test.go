@@ -19,6 +19,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestBackend(t *testing.T) { statetest.Run(t, memory.Factory{}) }
 
+func TestModel(t *testing.T) { statetest.Model(t, memory.Factory{}) }
+
 func hash(k *int64) (uint64, uint64) {
 	h := uint64(*k) * 0x9E3779B97F4A7C15
 	return h, h

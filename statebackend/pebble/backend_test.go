@@ -2,6 +2,7 @@ package pebble_test
 
 import (
 	"context"
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -14,23 +15,41 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// inDir makes backends in folders of a test.
+// inDir makes backends that share a folder of a test, of which they leave nothing.
 type inDir struct {
 	pebble.Factory
-	t      *testing.T
+	dir    string
 	budget *statebackend.Budget
 }
 
+func newInDir(t *testing.T, b *statebackend.Budget) *inDir {
+	dir := t.TempDir()
+	t.Cleanup(func() { // After the backends are closed.
+		left, err := os.ReadDir(dir)
+		if err != nil || len(left) > 0 {
+			t.Errorf("%d folders are left: %v", len(left), err)
+		}
+	})
+	return &inDir{dir: dir, budget: b}
+}
+
 func (f *inDir) New(ctx context.Context, p statebackend.Params) (statebackend.Backend, error) {
-	p.Dir, p.Budget, p.Incremental = f.t.TempDir(), f.budget, true
+	p.Dir, p.Budget, p.Incremental = f.dir, f.budget, true
 	return f.Factory.New(ctx, p)
 }
 
-func TestBackend(t *testing.T) {
-	t.Run("with memory", func(t *testing.T) { statetest.Run(t, &inDir{t: t}) })
+// each runs a test with backends that have memory and with such that have little.
+func each(t *testing.T, test func(*testing.T, statebackend.Factory)) {
+	t.Run("with memory", func(t *testing.T) { test(t, newInDir(t, nil)) })
 	t.Run("with little memory", func(t *testing.T) {
 		defer pebble.SetLeastShare(pebble.SetLeastShare(64 << 10))
-		statetest.Run(t, &inDir{t: t, budget: statebackend.NewBudget(1)})
+		test(t, newInDir(t, statebackend.NewBudget(1)))
 	})
-	t.Run("of segments", func(t *testing.T) { statetest.RunMoved(t, fs.Factory{FullBelow: 1}, &inDir{t: t}) })
 }
+
+func TestBackend(t *testing.T) { each(t, statetest.Run) }
+
+func TestModel(t *testing.T) { each(t, statetest.Model) }
+
+// What the backend fs wrote is restored.
+func TestSegments(t *testing.T) { statetest.RunMoved(t, fs.Factory{FullBelow: 1}, newInDir(t, nil)) }

@@ -18,9 +18,13 @@ import (
 type Objects struct {
 	mu struct {
 		sync.Mutex
-		data map[string][]byte
-		n    int
-		read int64
+		data   map[string][]byte
+		n      int
+		read   int64
+		ranges int
+		last   int    // Range that does not fail; negative for all of them.
+		left   int64  // Bytes until
+		during func() // this is called; nil for nothing.
 	}
 	// FailAfter makes sections fail after so many bytes. Negative: never.
 	FailAfter int64
@@ -29,23 +33,45 @@ type Objects struct {
 var (
 	_ statebackend.Writer = (*Objects)(nil)
 	_ statebackend.Reader = (*Objects)(nil)
-	// ErrFault is the failure that FailAfter causes.
+	// ErrFault is the failure that FailAfter and FailRead cause.
 	ErrFault = errors.New("fault on cue")
 )
 
 // NewObjects makes an empty store.
 func NewObjects() *Objects {
 	o := &Objects{FailAfter: -1}
-	o.mu.data = map[string][]byte{}
+	o.mu.data, o.mu.last = map[string][]byte{}, -1
 	return o
+}
+
+// During has f called in the middle of a write, once, when so many bytes of sections have come from now on. It takes back what
+// it was told before; nil is for nothing.
+func (o *Objects) During(bytes int64, f func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.mu.left, o.mu.during = bytes, f
+}
+
+func (o *Objects) passed(n int) {
+	o.mu.Lock()
+	var f func()
+	if o.mu.left -= int64(n); o.mu.left < 0 {
+		f, o.mu.during = o.mu.during, nil
+	}
+	o.mu.Unlock()
+	if f != nil {
+		f()
+	}
 }
 
 type failing struct {
 	bytes.Buffer
+	o    *Objects
 	left int64
 }
 
 func (f *failing) Write(p []byte) (int, error) {
+	f.o.passed(len(p))
 	if f.left >= 0 {
 		if f.left -= int64(len(p)); f.left < 0 {
 			return 0, ErrFault
@@ -55,9 +81,9 @@ func (f *failing) Write(p []byte) (int, error) {
 }
 
 // Section implements statebackend.Writer.
-func (o *Objects) Section(_ context.Context, state string, fill func(io.Writer) error) (job.StateHandle, error) {
-	w := failing{left: o.FailAfter}
-	if err := fill(&w); err != nil {
+func (o *Objects) Section(ctx context.Context, state string, fill func(io.Writer) error) (job.StateHandle, error) {
+	w := failing{o: o, left: o.FailAfter}
+	if err := errors.Join(fill(&w), ctx.Err()); err != nil {
 		return job.StateHandle{}, err
 	}
 	o.mu.Lock()
@@ -81,6 +107,9 @@ func (o *Objects) Range(_ context.Context, h job.StateHandle, off, n int64) (io.
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.mu.read += n
+	if o.mu.ranges++; o.mu.last >= 0 && o.mu.ranges > o.mu.last {
+		return nil, fmt.Errorf("object %s: %w", h.Object, ErrFault)
+	}
 	data := h.Inline
 	if h.Object != "" {
 		var ok bool
@@ -92,6 +121,16 @@ func (o *Objects) Range(_ context.Context, h job.StateHandle, off, n int64) (io.
 		return nil, fmt.Errorf("object %s has %d bytes: no range of %d from %d", h.Object, len(data), n, off)
 	}
 	return io.NopCloser(bytes.NewReader(slices.Clone(data[off : off+n]))), nil
+}
+
+// FailRead has all reads but the next n fail; a negative n is for none.
+func (o *Objects) FailRead(n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.mu.last = n
+	if n >= 0 {
+		o.mu.last += o.mu.ranges
+	}
 }
 
 // BytesRead is the sum of all ranges opened.

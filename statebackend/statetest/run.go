@@ -17,7 +17,7 @@ import (
 	"github.com/cairnstream/cairn/statebackend"
 )
 
-// Run tests the backends that f makes.
+// Run tests the backends that f makes, all but what Model does.
 func Run(t *testing.T, f statebackend.Factory) {
 	s := suite{f, f}
 	t.Run("value", s.testValue)
@@ -41,7 +41,6 @@ func Run(t *testing.T, f statebackend.Factory) {
 	t.Run("values that are too large", s.testTooLarge)
 	t.Run("chains", s.testChains)
 	t.Run("damaged chains", s.testDamagedChains)
-	t.Run("model", s.testModel)
 }
 
 // RunMoved tests that backends that f makes restore what those of another factory wrote.
@@ -91,18 +90,25 @@ func params(subtask, parallelism int) statebackend.Params {
 	}
 }
 
-func (s suite) backend(t testing.TB, subtask, parallelism int) statebackend.Backend {
+// tb is what testing.TB and rapid.T have in common.
+type tb interface {
+	Helper()
+	Fatal(args ...any)
+	Cleanup(f func())
+}
+
+func (s suite) backend(t tb, subtask, parallelism int) statebackend.Backend {
 	t.Helper()
 	return s.make(t, params(subtask, parallelism))
 }
 
 // writer makes a backend whose snapshots others restore.
-func (s suite) writer(t testing.TB) statebackend.Backend {
+func (s suite) writer(t tb) statebackend.Backend {
 	t.Helper()
 	return suite{s.from, s.from}.backend(t, 0, 1)
 }
 
-func (s suite) make(t testing.TB, p statebackend.Params) statebackend.Backend {
+func (s suite) make(t tb, p statebackend.Params) statebackend.Backend {
 	t.Helper()
 	b, err := s.f.New(context.Background(), p)
 	if err != nil {
@@ -112,13 +118,18 @@ func (s suite) make(t testing.TB, p statebackend.Params) statebackend.Backend {
 	return b
 }
 
-func open[K comparable, V any](t testing.TB, b statebackend.Backend, d statebackend.ValueDesc[K, V]) keyed[K, V] {
+func open[K comparable, V any](t tb, b statebackend.Backend, d statebackend.ValueDesc[K, V]) keyed[K, V] {
 	t.Helper()
-	v, err := statebackend.OpenValue(b, d)
+	v, err := openKeyed(b, d)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return keyed[K, V]{v, d.Hash}
+	return v
+}
+
+func openKeyed[K comparable, V any](b statebackend.Backend, d statebackend.ValueDesc[K, V]) (keyed[K, V], error) {
+	v, err := statebackend.OpenValue(b, d)
+	return keyed[K, V]{v, d.Hash}, err
 }
 
 // keyed is a Value that hashes its keys itself.
