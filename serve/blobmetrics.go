@@ -54,6 +54,9 @@ func register[C prometheus.Collector](reg prometheus.Registerer, c C) C {
 	return c
 }
 
+// Unwrap is for blob.UploadsOf.
+func (m *metered) Unwrap() blob.Store { return m.Store }
+
 func (m *metered) observe(op string, began time.Time, n int64, err error) {
 	result := "ok"
 	switch {

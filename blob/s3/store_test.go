@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
 	"go.uber.org/goleak"
 
 	"github.com/cairnstream/cairn/blob"
@@ -115,4 +117,29 @@ func TestBadOptions(t *testing.T) {
 	if _, err := s3.Open(blob.Location{Scheme: blob.SchemeFile, Path: "/tmp"}, s3.Options{}); err == nil {
 		t.Error("a directory was opened as S3")
 	}
+}
+
+// Uploads that nobody completes are found and taken back, also where there are more than fit into an answer.
+func TestUploads(t *testing.T) {
+	s3.SmallPages(t, 5)
+	server := servers.S3(t)
+	client, err := minio.NewCore(strings.TrimPrefix(server.Endpoint, "http://"), &minio.Options{Creds: credentials.NewStaticV4(server.AccessKey, server.SecretKey, ""), Region: server.Region, BucketLookup: minio.BucketLookupPath})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	blobtest.RunUploads(t, func(t *testing.T) blob.Store {
+		n++
+		return open(t, server.URL(fmt.Sprintf("uploads/%d", n)), quick(server))
+	}, func(t *testing.T, s blob.Store, key string) string {
+		loc := s.(*s3.Store).Location()
+		id, err := client.NewMultipartUpload(t.Context(), loc.Bucket, loc.Key(key), minio.PutObjectOptions{})
+		if err == nil {
+			_, err = client.PutObjectPart(t.Context(), loc.Bucket, loc.Key(key), id, 1, strings.NewReader("part"), 4, minio.PutObjectPartOptions{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	})
 }
