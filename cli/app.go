@@ -99,7 +99,7 @@ func (a *App) Cairn(argv []string) int {
 	root := a.root("runs and controls stream processing jobs")
 	root.AddCommand(
 		a.jobManagerCommand("jobmanager"), a.taskManagerCommand("taskmanager"), a.localCommand(),
-		a.jobCommand(), a.checkpointCommand(), a.savepointCommand(), a.nodeCommand(), a.stateCommand(), a.versionCommand(),
+		a.jobCommand(), a.checkpointCommand(), a.savepointCommand(), a.nodeCommand(), a.stateCommand(), a.gcCommand(), a.versionCommand(),
 	)
 	return a.execute(root, argv)
 }

@@ -2,8 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"strconv"
-	"strings"
 
 	"go.uber.org/zap"
 
@@ -45,7 +43,7 @@ func (l *jobLoop) sweeper() func(context.Context) {
 	}
 	below := l.cp.Ended()
 	return func(ctx context.Context) {
-		n, err := l.c.sweep(ctx, l.rec.id, below, keep)
+		n, err := l.c.sweep(ctx, l.rec.id, snapshot.Live{Below: below, Keep: keep})
 		if err != nil && ctx.Err() == nil {
 			l.log.Warn("sweep failed", zap.Error(err))
 		} else if n > 0 {
@@ -54,18 +52,15 @@ func (l *jobLoop) sweeper() func(context.Context) {
 	}
 }
 
-func (c *Coordinator) sweep(ctx context.Context, id job.ID, below job.CheckpointID, keep map[string]bool) (int, error) {
+func (c *Coordinator) sweep(ctx context.Context, id job.ID, live snapshot.Live) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opt.SweepInterval)
 	defer cancel()
-	prefix := snapshot.JobPrefix(c.opt.Cluster, id) + "checkpoints/"
 	var keys []string
-	for info, err := range c.opt.Blob.List(ctx, prefix) {
+	for info, err := range c.opt.Blob.List(ctx, snapshot.JobPrefix(c.opt.Cluster, id)+"checkpoints/") {
 		if err != nil {
 			return 0, err
 		}
-		number, _, ok := strings.Cut(strings.TrimPrefix(info.Key, prefix), "/")
-		n, err := strconv.ParseUint(number, 10, 64)
-		if ok && err == nil && job.CheckpointID(n) < below && !keep[info.Key] {
+		if live.Garbage(c.opt.Cluster, id, info.Key) {
 			keys = append(keys, info.Key)
 		}
 	}

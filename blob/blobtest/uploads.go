@@ -92,7 +92,10 @@ func RunUploads(t *testing.T, open func(t *testing.T) blob.Store, begin func(t *
 		if len(got) != 12 {
 			t.Errorf("%d of 12", len(got))
 		}
-		for range u.Uploads(t.Context(), "many/") {
+		for _, err := range u.Uploads(t.Context(), "many/") {
+			if err != nil {
+				t.Error(err)
+			}
 			break
 		}
 	})
