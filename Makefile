@@ -60,7 +60,7 @@ test-short: ## tests without race detector and servers: the quick loop while wri
 
 .PHONY: model
 model: ## 10,000 random sequences on every state backend, in a folder in memory where the machine has one
-	GOTMPDIR="$${TMPDIR:-/tmp}" TMPDIR=$(or $(wildcard /dev/shm),/tmp) $(STATIC) $(GO) test -count=1 -v -timeout 60m -run '^TestModel$$' $(patsubst %,./statebackend/%,memory fs pebble) -rapid.checks $(or $(CHECKS),10000) $(TESTFLAGS)
+	$(STATIC) $(GO) test -exec 'env TMPDIR=$(or $(wildcard /dev/shm),/tmp) GOTMPDIR=' -count=1 -v -timeout 60m -run '^TestModel$$' $(patsubst %,./statebackend/%,memory fs pebble) -rapid.checks $(or $(CHECKS),10000) $(TESTFLAGS)
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (30s) each

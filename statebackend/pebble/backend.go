@@ -335,16 +335,13 @@ func (b *Backend) Close() error {
 	b.tree.renew()
 	close(b.flusher.jobs)
 	b.flusher.wg.Wait()
-	var err error
-	if b.tree.db != nil && b.troubles.err() == nil { // A tree that is lost may never end.
-		err = b.tree.db.Close()
-	}
+	closed, err := b.closeTree()
 	for _, s := range b.states {
 		s.cache.Main.Close()
 		s.cache.Gone.Close()
 	}
 	b.states, b.byName, b.restore = nil, nil, nil
-	if b.troubles.err() == nil {
+	if closed {
 		b.factory.leave()
 	}
 	b.leave()
@@ -353,4 +350,33 @@ func (b *Backend) Close() error {
 		return fmt.Errorf("operator %q: close the local tree: %w", b.p.Operator, err)
 	}
 	return nil
+}
+
+// lostGrace is how long the end of a tree that is lost may take.
+const lostGrace = time.Second
+
+// closeTree closes the tree; it tells whether that came to an end, which that of a tree that is lost may not: the goroutine that lost
+// it has ended with locks held. Then it stays, with its part of what all share.
+func (b *Backend) closeTree() (closed bool, err error) {
+	if b.tree.db == nil {
+		return true, nil
+	}
+	if b.troubles.err() == nil {
+		return true, b.tree.db.Close()
+	}
+	done := make(chan struct{})
+	go func(db *pebbledb.DB) {
+		defer func() {
+			if r := recover(); r == nil {
+				close(done)
+			}
+		}()
+		_ = db.Close() // It is known to be lost.
+	}(b.tree.db)
+	select {
+	case <-done:
+		return true, nil
+	case <-time.After(lostGrace):
+		return false, nil
+	}
 }

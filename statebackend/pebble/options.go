@@ -96,18 +96,40 @@ func (logger) Errorf(string, ...any) {}
 type fatal struct{ err error }
 
 func (f fatal) Error() string { return f.err.Error() }
+func (f fatal) Unwrap() error { return f.err }
 
-// Fatalf is where other programs end. Here the tree is lost and with it the task, which starts again from its checkpoint: the
-// backend's own callers get a panic that they expect, and a goroutine of the tree ends. It may leave locks behind, so a tree
-// that is lost is not closed.
+// told is what the tree says of an error, which it has made a text of.
+type told struct {
+	text string
+	args []any
+}
+
+func (t told) Error() string { return t.text }
+
+func (t told) Unwrap() (causes []error) {
+	for _, a := range t.args {
+		if err, ok := a.(error); ok {
+			causes = append(causes, err)
+		}
+	}
+	return causes
+}
+
+// Fatalf is where other programs end. Here the tree is lost and with it the task, which starts again from its checkpoint. When the log
+// of files cannot be written the library gives the error to its caller if this returns, and the tree can be closed. All else is not meant
+// to go on: the backend's own callers get a panic that they expect, and a goroutine of the tree ends, perhaps with locks held.
 func (l logger) Fatalf(format string, args ...any) {
-	err := fmt.Errorf(format, args...)
+	err := error(told{fmt.Sprintf(format, args...), args})
 	l.t.fail(err)
 	var pcs [64]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
-	for more := true; more; {
+	for first, more := true, true; more; first = false {
 		var f runtime.Frame
-		if f, more = frames.Next(); strings.Contains(f.Function, "statebackend/pebble.(*") {
+		f, more = frames.Next()
+		if first && strings.HasSuffix(f.Function, ".(*versionSet).UpdateVersionLocked") {
+			return
+		}
+		if strings.Contains(f.Function, "statebackend/pebble.(*") {
 			panic(fatal{err})
 		}
 	}
