@@ -80,6 +80,10 @@ demo: ## the guided job on real data: runs, loses a TaskManager, recovers, check
 bench: ## measure, print the table and compare with the bars; BENCHFLAGS passes flags
 	$(STATIC) $(GO) run ./bench/bars $(BENCHFLAGS)
 
+.PHONY: bench-verify
+bench-verify: tools-servers ## how fast a checkpoint is verified, against what a directory and an S3 gateway deliver; BENCHFLAGS passes flags
+	$(STATIC) $(GO) run ./bench/verify $(BENCHFLAGS)
+
 .PHONY: bench-flink
 bench-flink: build ## Nexmark on Flink and on Cairn in turn: FLINK_BENCH is the folder of Flink's side, BENCHFLAGS passes flags
 	@[ -n "$(FLINK_BENCH)" ] || { echo "bench-flink: FLINK_BENCH is not set: make bench-flink FLINK_BENCH=DIR, the folder of the Flink harness with its run.sh" >&2; exit 2; }

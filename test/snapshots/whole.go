@@ -1,8 +1,10 @@
 package snapshots
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -31,49 +33,61 @@ const (
 	Job      = job.ID("0123456789abcdef")
 	Operator = "sum"
 
-	k           = 16
 	parallelism = 2
 )
 
+// Spec says how a snapshot is made.
+type Spec struct {
+	Name        string
+	Factory     statebackend.Factory
+	Inline      int   // Most bytes of a task that are kept in the manifest; negative for none.
+	Entries     int64 // Of the states, about.
+	Checkpoints int   // Each but the first changes some entries; the last one is the snapshot.
+	Groups      int   // Key groups; 0 for 16.
+	Payload     int   // Bytes of a text in each value of one of the states, which do not compress well.
+}
+
+// Make makes a snapshot in a store and returns the key of its manifest. Backends on disk work in dir.
+func (c Spec) Make(ctx context.Context, store blob.Store, dir string) (manifest string, err error) {
+	k := cmp.Or(c.Groups, 16)
+	j := &writer{store: store, inline: c.Inline, k: k, payload: c.Payload}
+	for i := range parallelism {
+		b, err := c.Factory.New(ctx, statebackend.Params{
+			Job: Job, Task: job.Task{Vertex: Operator, Subtask: i}, Operator: Operator, Groups: job.GroupsOf(i, k, parallelism), K: k,
+			MaxConcurrent: 1, Incremental: true, Dir: dir, Budget: statebackend.NewBudget(256 << 20),
+		})
+		if err == nil {
+			err = j.add(b)
+		}
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", c.Name, err)
+		}
+	}
+	for n := range c.Checkpoints {
+		j.change(int64(n), c.Entries)
+		if manifest, err = j.checkpoint(ctx, job.CheckpointID(n+1)); err != nil {
+			return "", fmt.Errorf("%s: %w", c.Name, err)
+		}
+	}
+	if err := j.close(); err != nil {
+		return "", fmt.Errorf("%s: %w", c.Name, err)
+	}
+	return manifest, nil
+}
+
 // Whole makes a snapshot of each kind. Backends on disk work in dir.
 func Whole(ctx context.Context, dir string) ([]Snapshot, error) {
-	trees := &pebble.Factory{}
 	var out []Snapshot
-	for _, c := range []struct {
-		name        string
-		factory     statebackend.Factory
-		inline      int // Limit.
-		entries     int64
-		checkpoints int
-	}{
-		{"memory inline", memory.Factory{}, 1 << 20, 300, 1},
-		{"fs full", fs.Factory{}, -1, 20_000, 1},
-		{"fs incremental", fs.Factory{FullBelow: 1}, -1, 3000, 4},
-		{"pebble", trees, -1, 3000, 3},
+	for _, c := range []Spec{
+		{"memory inline", memory.Factory{}, 1 << 20, 300, 1, 0, 0},
+		{"fs full", fs.Factory{}, -1, 20_000, 1, 0, 0},
+		{"fs incremental", fs.Factory{FullBelow: 1}, -1, 3000, 4, 0, 0},
+		{"pebble", &pebble.Factory{}, -1, 3000, 3, 0, 0},
 	} {
-		s := Snapshot{Name: c.name, Store: mem.New("snapshots")}
-		j := &writer{store: s.Store, inline: c.inline}
-		for i := range parallelism {
-			b, err := c.factory.New(ctx, statebackend.Params{
-				Job: Job, Task: job.Task{Vertex: Operator, Subtask: i}, Operator: Operator, Groups: job.GroupsOf(i, k, parallelism), K: k,
-				MaxConcurrent: 1, Incremental: true, Dir: dir,
-			})
-			if err == nil {
-				err = j.add(b)
-			}
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", c.name, err)
-			}
-		}
-		for n := range c.checkpoints {
-			var err error
-			j.change(int64(n), c.entries)
-			if s.Manifest, err = j.checkpoint(ctx, job.CheckpointID(n+1)); err != nil {
-				return nil, fmt.Errorf("%s: %w", c.name, err)
-			}
-		}
-		if err := j.close(); err != nil {
-			return nil, fmt.Errorf("%s: %w", c.name, err)
+		s := Snapshot{Name: c.Name, Store: mem.New("snapshots")}
+		var err error
+		if s.Manifest, err = c.Make(ctx, s.Store, dir); err != nil {
+			return nil, err
 		}
 		out = append(out, s)
 	}
@@ -126,6 +140,8 @@ type order struct {
 type writer struct {
 	store    blob.Store
 	inline   int
+	k        int // Number of key groups.
+	payload  int
 	backends []statebackend.Backend
 	counts   []statebackend.Value[int64, int64]
 	orders   []statebackend.Value[string, order]
@@ -159,6 +175,9 @@ func (w *writer) add(b statebackend.Backend) error {
 	return err
 }
 
+// owner is the subtask of a key.
+func (w *writer) owner(hash uint64) int { return job.OwnerOf(job.GroupOf(hash, w.k), w.k, parallelism) }
+
 // change sets all entries in the first round, and some of them later.
 func (w *writer) change(round, entries int64) {
 	step := int64(1)
@@ -167,7 +186,7 @@ func (w *writer) change(round, entries int64) {
 	}
 	for n := round; n < entries; n += step {
 		g, s := hashInt(&n)
-		c := w.counts[job.OwnerOf(job.GroupOf(g, k), k, parallelism)]
+		c := w.counts[w.owner(g)]
 		if round > 0 && n%5 == 0 {
 			c.Delete(g, s, &n)
 			continue
@@ -176,17 +195,30 @@ func (w *writer) change(round, entries int64) {
 		*v = n * round
 		name := fmt.Sprint("order ", n)
 		g, s = hashText(&name)
-		o, _ := w.orders[job.OwnerOf(job.GroupOf(g, k), k, parallelism)].Upsert(g, s, &name)
+		o, _ := w.orders[w.owner(g)].Upsert(g, s, &name)
 		o.Total += n
-		o.Note = fmt.Sprint("round ", round)
+		o.Note = w.note(n, round)
 	}
+}
+
+func (w *writer) note(n, round int64) string {
+	if w.payload == 0 {
+		return fmt.Sprint("round ", round)
+	}
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	random := rand.NewPCG(uint64(n), uint64(round))
+	b := make([]byte, w.payload)
+	for i := range b {
+		b[i] = letters[random.Uint64()>>58]
+	}
+	return string(b)
 }
 
 // checkpoint writes all states and the manifest.
 func (w *writer) checkpoint(ctx context.Context, id job.CheckpointID) (string, error) {
 	m := &snapshot.Manifest{
 		Job: Job, JobName: "orders", Program: "orders", Checkpoint: id, Attempt: 1, Epoch: 1, Mode: job.ExactlyOnce,
-		Created: time.Unix(int64(id), 0), K: k, Hash: snapshot.HashName,
+		Created: time.Unix(int64(id), 0), K: w.k, Hash: snapshot.HashName,
 	}
 	op := job.OperatorSnapshot{Parallelism: parallelism}
 	for i, b := range w.backends {
