@@ -217,12 +217,12 @@ func viewGarbage(s *snapshot.Swept) gcView {
 
 func gcTable(w *tabwriter.Writer, v gcView) {
 	if len(v.Garbage)+len(v.Uploads) > 0 {
-		row(w, "OBJECT", "SIZE", "AGE", "WHY")
+		row(w, "OBJECT", "SIZE", "WRITTEN", "WHY")
 		for _, g := range v.Garbage {
-			row(w, g.Key, size(g.Size), short(time.Since(g.Modified)), g.Why)
+			row(w, g.Key, size(g.Size), clock(g.Modified), g.Why)
 		}
 		for _, u := range v.Uploads {
-			row(w, u.Key, "upload "+u.ID, short(time.Since(u.Begun)), u.Why)
+			row(w, u.Key, "upload "+u.ID, clock(u.Begun), u.Why)
 		}
 		fmt.Fprintln(w)
 	}

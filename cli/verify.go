@@ -136,14 +136,14 @@ func clusterStore(blobURL string) (blob.Location, error) {
 	if blobURL == "" {
 		return blob.Location{}, usage("JOB", "missing flag --blob URL (or CAIRN_BLOB): the cluster's blob store, as its JobManager has it; or give the checkpoint's folder or URL in place of JOB")
 	}
-	loc, err := blob.ParseLocation(blobURL)
+	loc, err := placeOf(blobURL)
 	if err != nil {
 		return loc, usage("--blob", err.Error())
 	}
 	return loc, nil
 }
 
-const blobUsage = "URL of the cluster's blob store, as its JobManager has it"
+const blobUsage = "URL or folder of the cluster's blob store, as its JobManager has it"
 
 func (a *App) checkpointVerifyCommand() *cobra.Command {
 	c := a.newClient()
