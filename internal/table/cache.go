@@ -50,7 +50,7 @@ func (t *Core) evictPage(g *group, c *chunk, p int) (gone, kept int) {
 	c.uses[p] = 0
 	c.each(p, func(s int) bool {
 		switch {
-		case hd.marked(s, t.base):
+		case c.since(p, s, t.base) > 0:
 			kept++
 			return true
 		case uses>>s&1 != 0:
@@ -85,7 +85,6 @@ func (tab *Table[K, V]) Load(groupHash, slotHash uint64, key *K) *V {
 	t := &tab.c
 	g := &t.groups[int(t.k.of(groupHash))-t.first]
 	c, p, s := t.place(g, mix(slotHash))
-	c.heads[p].changed[s>>3] &^= 1 << (s & 7)
 	c.uses[p] |= 1 << s
 	e := (*slot[K, V])(t.at(c, p, s))
 	*e = slot[K, V]{}

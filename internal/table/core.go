@@ -236,7 +236,7 @@ func (t *Core) view(id uint32, s int) unsafe.Pointer {
 func (t *Core) own(g *group, h uint64, id uint32, s int) unsafe.Pointer {
 	id = t.ownPage(g, h, id)
 	c, p := t.page(id)
-	c.heads[p].mark(s)
+	c.heads[p].changed.set(s)
 	v := t.at(c, p, s)
 	if t.valPointers && c.shared[p]>>s&1 != 0 {
 		t.types.copyValue(v, v)
@@ -249,7 +249,7 @@ func (t *Core) own(g *group, h uint64, id uint32, s int) unsafe.Pointer {
 func (t *Core) set(g *group, h uint64, id uint32, s int, v unsafe.Pointer) {
 	id = t.ownPage(g, h, id)
 	c, p := t.page(id)
-	c.heads[p].mark(s)
+	c.heads[p].changed.set(s)
 	t.types.copyValue(t.at(c, p, s), v)
 	c.shared[p] &^= 1 << s
 }
@@ -279,10 +279,8 @@ func (t *Core) ownPage(g *group, h uint64, id uint32) uint32 {
 	hd := &c.heads[p]
 	if hd.epoch > t.frozen {
 		if t.track && hd.epoch < t.epoch {
-			if hd.epoch <= t.base {
-				hd.changed = [maxWords]uint8{}
-			}
-			hd.epoch, g.touched = t.epoch, t.epoch
+			c.renew(p, t.epoch, c, p, t.base)
+			g.touched = t.epoch
 		}
 		return id
 	}
@@ -297,9 +295,10 @@ func (t *Core) ownPage(g *group, h uint64, id uint32) uint32 {
 		c, p = t.page(old) // alloc may have moved t.chunks.
 		d, q := t.page(fresh)
 		d.heads[q] = c.heads[p]
-		d.heads[q].epoch = t.epoch
-		if c.heads[p].epoch <= t.base {
-			d.heads[q].changed = [maxWords]uint8{}
+		if t.track {
+			d.renew(q, t.epoch, c, p, t.base)
+		} else {
+			d.heads[q].epoch = t.epoch
 		}
 		t.move(t.at(d, q, 0), t.at(c, p, 0), c.size())
 		if t.valPointers {
@@ -346,7 +345,7 @@ func (t *Core) point(g *group, h uint64, depth int, id uint32) {
 // insert makes a slot for a key with that hash, which is not there. What is in it is left over from an earlier use.
 func (t *Core) insert(g *group, h uint64) unsafe.Pointer {
 	c, p, s := t.place(g, h)
-	c.heads[p].mark(s)
+	c.heads[p].changed.set(s)
 	return t.at(c, p, s)
 }
 
@@ -399,11 +398,11 @@ func (t *Core) room(g *group, h uint64, id uint32) uint32 {
 
 // move is an entry on its way from one page to another.
 type move struct {
-	page    uint32
-	slot    uint32
-	hash    uint64
-	shared  bool
-	changed bool
+	page   uint32
+	slot   uint32
+	hash   uint64
+	shared bool
+	since  uint32 // See chunk.since.
 }
 
 // collect lists the entries of a chain in t.moves.
@@ -416,7 +415,7 @@ func (t *Core) collect(ids ...uint32) {
 			c.each(p, func(s int) bool {
 				_, slotHash := t.types.hash(unsafe.Add(t.at(c, p, s), t.key))
 				shared := t.valPointers && (seen || c.shared[p]>>s&1 != 0)
-				t.moves = append(t.moves, move{id, uint32(s), mix(slotHash), shared, c.heads[p].marked(s, t.base)})
+				t.moves = append(t.moves, move{id, uint32(s), mix(slotHash), shared, c.since(p, s, t.base)})
 				return true
 			})
 			id = c.heads[p].next
@@ -438,8 +437,11 @@ func (t *Core) replace(g *group, h uint64, depth int, moves []move) {
 			from, q := t.page(m.page)
 			s := c.take(p, m.hash)
 			t.move(t.at(c, p, s), t.at(from, q, int(m.slot)), 1)
-			if m.changed {
-				c.heads[p].mark(s)
+			if m.since == t.epoch {
+				c.heads[p].changed.set(s)
+			} else if m.since > 0 && t.track {
+				c.past[p].changed.set(s)
+				c.past[p].epoch = max(c.past[p].epoch, m.since)
 			}
 			if t.caching && from.uses[q]>>m.slot&1 != 0 {
 				c.uses[p] |= 1 << s
@@ -602,6 +604,9 @@ func (t *Core) alloc(class int) uint32 {
 	if t.caching {
 		c.uses[p] = 0
 	}
+	if c.past != nil {
+		c.past[p] = past{}
+	}
 	t.live += t.bytesOf(class)
 	return id
 }
@@ -626,6 +631,9 @@ func (t *Core) addChunk(class int) {
 	}
 	if t.caching {
 		c.uses = make([]uint64, pages)
+	}
+	if t.track {
+		c.past = make([]past, pages)
 	}
 	t.next[class] = uint32(len(t.chunks)) << chunkBits
 	t.end[class] = t.next[class] + uint32(pages)
@@ -653,6 +661,10 @@ func (t *Core) Freeze() (*Frozen, error) {
 func (t *Core) Track(on bool, removed func(group int, key unsafe.Pointer)) {
 	if on && !t.track {
 		t.base = t.epoch - 1
+		t.chunks = slices.Clone(t.chunks) // Snapshots look at the others.
+		for i := range t.chunks {
+			t.chunks[i].past = make([]past, len(t.chunks[i].heads))
+		}
 	}
 	t.track, t.removed = on, removed
 	t.hasten()
@@ -741,7 +753,7 @@ func (t *Core) Bytes() int64 {
 	var n int64
 	for i := range t.chunks {
 		c := &t.chunks[i]
-		n += int64(len(c.heads))*int64(unsafe.Sizeof(head{})) + int64(len(c.heads)*c.size())*int64(t.size) + 8*int64(len(c.shared))
+		n += int64(len(c.heads))*int64(unsafe.Sizeof(head{})) + int64(len(c.heads)*c.size())*int64(t.size) + 8*int64(len(c.shared)+len(c.uses)) + int64(len(c.past))*int64(unsafe.Sizeof(past{}))
 	}
 	for i := range t.groups {
 		n += 4<<t.groups[i].depth() + int64(unsafe.Sizeof(group{}))

@@ -80,8 +80,14 @@ func (f *Frozen) EachChanged(i int, visit func(key, value unsafe.Pointer) bool) 
 
 // eachChanged visits the changed entries of one page.
 func (f *Frozen) eachChanged(c *chunk, p int, hd *head, visit func(key, value unsafe.Pointer) bool) bool {
+	changed := hd.changed
+	if past := &c.past[p]; past.epoch > f.base {
+		for w, m := range past.changed {
+			changed[w] |= m
+		}
+	}
 	for w := range c.words {
-		for m := hd.changed[w]; m != 0; m &= m - 1 {
+		for m := changed[w]; m != 0; m &= m - 1 {
 			b := bits.TrailingZeros8(m)
 			if hd.ctrl[w]>>(b<<3)&0x80 != 0 {
 				continue // Nothing is there any more.

@@ -12,17 +12,58 @@ type head struct {
 	next  uint32           // The page that holds what does not fit here, or 0. See Table.overflow.
 	used  uint8
 	depth uint8 // Number of leading hash bits that all its keys share.
-	// changed has a bit for each slot whose entry was made or may have been changed since the table's base, while epoch is
-	// above that; else nothing has. Only kept when the table tracks changes. See Core.Track.
-	changed [maxWords]uint8
+	// changed has a bit for each slot whose entry was made or may have been changed in epoch. Only kept when the table tracks
+	// changes. See Core.Track.
+	changed mask
 }
 
-// mark notes that the entry in slot s may have been changed.
-func (hd *head) mark(s int) { hd.changed[s>>3] |= 1 << (s & 7) }
+// mask has a bit for each slot of a page.
+type mask [maxWords]uint8
 
-// marked tells whether the entry in slot s may have been changed since base.
-func (hd *head) marked(s int, base uint32) bool {
-	return hd.epoch > base && hd.changed[s>>3]>>(s&7)&1 != 0
+func (m *mask) set(s int)      { m[s>>3] |= 1 << (s & 7) }
+func (m *mask) clear(s int)    { m[s>>3] &^= 1 << (s & 7) }
+func (m *mask) has(s int) bool { return m[s>>3]>>(s&7)&1 != 0 }
+
+// past is what changed in a page before its present epoch: some of it perhaps before the table's base, but no base between
+// them is remembered. So what is taken over by the store below, or by a snapshot, is let go of at once when a page goes on
+// being changed meanwhile, as every page with a popular key does.
+type past struct {
+	epoch   uint32 // Of the last of those changes. When the base has reached it, none of them counts any more.
+	changed mask
+}
+
+// since is the epoch in which the entry in slot s of page p may have been changed last, 0 if that was not after base.
+func (c *chunk) since(p, s int, base uint32) uint32 {
+	hd := &c.heads[p]
+	if hd.epoch <= base {
+		return 0
+	}
+	if hd.changed.has(s) {
+		return hd.epoch
+	}
+	if c.past != nil && c.past[p].epoch > base && c.past[p].changed.has(s) {
+		return c.past[p].epoch
+	}
+	return 0
+}
+
+// renew has page q of d, which is page p of c or a copy of it, begin another epoch.
+func (d *chunk) renew(q int, epoch uint32, c *chunk, p int, base uint32) {
+	was, hd := c.heads[p], &d.heads[q]
+	hd.epoch, hd.changed = epoch, mask{}
+	before := c.past[p]
+	switch {
+	case was.epoch <= base:
+		before = past{}
+	case before.epoch <= base:
+		before = past{was.epoch, was.changed}
+	default:
+		for w, m := range was.changed {
+			before.changed[w] |= m
+		}
+		before.epoch = was.epoch
+	}
+	d.past[q] = before
 }
 
 const (
@@ -72,6 +113,7 @@ type chunk struct {
 	heads  []head
 	shared []uint64 // A bit per slot whose value shares memory with a frozen page. Nil when values are free of pointers.
 	uses   []uint64 // A bit per slot whose entry was read since Evict last came by. Nil but for caches.
+	past   []past   // Of each page. Nil if the table never tracked changes.
 }
 
 func newChunk(words, class int, heads []head, slots unsafe.Pointer) chunk {
@@ -132,7 +174,10 @@ func (c *chunk) drop(p, s int) {
 		mark = ctrlEmpty // No search goes past this word.
 	}
 	hd.ctrl[w] = hd.ctrl[w]&^(0xFF<<b) | mark<<b
-	hd.changed[w] &^= 1 << (s & 7)
+	hd.changed.clear(s)
+	if c.past != nil {
+		c.past[p].changed.clear(s)
+	}
 	if hd.used--; hd.used == 0 {
 		hd.ctrl = emptyCtrl
 	}

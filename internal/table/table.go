@@ -124,7 +124,7 @@ func (tab *Table[K, V]) Upsert(groupHash, slotHash uint64, key *K) (v *V, fresh 
 			if e := slotOf[K, V](c, p, s); e.key == *key {
 				if hd.epoch > t.fast && !t.valPointers {
 					if t.track {
-						hd.mark(s)
+						hd.changed.set(s)
 					}
 					return &e.val, false
 				}

@@ -41,7 +41,7 @@ type tracked[K comparable, V any] struct {
 	removed map[K]uint32 // Keys removed while tracking, with the epoch of the snapshot that saw them last.
 	touched map[K]uint32 // The same of keys that were made or changed.
 	last    uint32       // Epoch of the newest snapshot.
-	exact   bool         // Nothing changed between the base and its being made the base.
+	exact   bool         // No snapshot was made between the base and its being made the base.
 }
 
 // compareChanged puts what a snapshot says has changed on top of the base and compares.
@@ -235,7 +235,7 @@ func (m *model[K, V]) run(t *rapid.T, key *rapid.Generator[K], burst func(i int)
 			if late == nil || track == nil || late.epoch <= track.epoch {
 				t.Skip("nothing to commit")
 			}
-			track.epoch, track.want, track.exact = late.epoch, late.want, false
+			track.epoch, track.want, track.exact = late.epoch, late.want, late.epoch == track.last
 			m.table.Core().Rebase(late.epoch)
 			late = nil
 		},
