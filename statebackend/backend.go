@@ -85,6 +85,12 @@ type Backend interface {
 	Close() error
 }
 
+// Tender is a Backend that has work for Merge at other times than after a Freeze too. Due tells whether it has some now; it is
+// asked after every batch.
+type Tender interface {
+	Due() bool
+}
+
 // Size says how large a state is.
 type Size struct {
 	State   string

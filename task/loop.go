@@ -54,6 +54,7 @@ type subtask struct {
 	flushed time.Time // When something held back was last sent before its frame was full.
 	timer   *time.Timer
 	merging bool
+	tenders []statebackend.Tender // Those of the chain's backends that are.
 
 	// End of input.
 	open   int // Ports without end-of-data.
@@ -372,7 +373,7 @@ func (s *subtask) controlAll(c record.Control) error {
 
 // afterWork sends what was held back for long enough and merges state a little.
 func (s *subtask) afterWork() error {
-	if s.merging {
+	if s.merging || s.due() {
 		s.merging = s.mergeState(mergeBusy)
 	}
 	if len(s.routers) == 0 {
@@ -429,6 +430,16 @@ func (s *subtask) flush() error {
 		}
 	}
 	return nil
+}
+
+// due tells whether a backend has something for Merge to do.
+func (s *subtask) due() bool {
+	for _, t := range s.tenders {
+		if t.Due() {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *subtask) mergeState(budget time.Duration) (more bool) {

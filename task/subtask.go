@@ -246,6 +246,9 @@ func (s *subtask) makeState(l *link) error {
 		return err
 	}
 	l.ctx.State = l.state
+	if t, ok := l.state.(statebackend.Tender); ok {
+		s.tenders = append(s.tenders, t)
+	}
 	return nil
 }
 

@@ -1,5 +1,7 @@
 package table
 
+import "time"
+
 // A cache is a table that holds some of the entries of a larger store: those that changed since the store took them over, and
 // others as long as there is room. What Rebase is told is what the store has taken over.
 
@@ -68,6 +70,51 @@ func (t *Core) evictPage(g *group, c *chunk, p int) (gone, kept int) {
 	})
 	return gone, kept
 }
+
+// Sparse tells that pages take much more memory than their entries need, as they do after Evict, and that Tidy may help.
+func (t *Core) Sparse() bool {
+	return t.slots > 4096 && t.n < t.slots*11/20 && (t.n < t.stuck.n*3/4 || t.slots > t.stuck.slots*5/4)
+}
+
+// Tidy has entries share pages while the table is sparse, for as long as about budget allows. It moves entries. It does nothing
+// while snapshots are alive: what they see would be copied. It tells whether work is left.
+func (t *Core) Tidy(budget time.Duration) (more bool) {
+	if len(t.alive) > 0 {
+		return false
+	}
+	start := time.Now()
+	for looked := 1; t.Sparse(); looked++ {
+		if looked%mergeStep == 0 && time.Since(start) >= budget {
+			return true
+		}
+		if t.broom.group == len(t.groups) {
+			if !t.swept {
+				t.stuck.n, t.stuck.slots = t.n, t.slots
+			}
+			t.broom, t.swept = place{}, false
+		}
+		g := &t.groups[t.broom.group]
+		if g.n == 0 && g.entries()[0] != 0 {
+			t.empty(g)
+			t.swept = true
+		}
+		if g.n == 0 || t.broom.index >= 1<<g.depth() {
+			t.broom = place{group: t.broom.group + 1}
+			continue
+		}
+		h := uint64(t.broom.index) << 1 << g.shift
+		if t.narrow(g, h, tidyFill) {
+			t.swept = true
+			t.broom.index &^= 1<<(g.depth()-t.depthOf(g.lookup(h))) - 1 // There may be more to put on it.
+			continue
+		}
+		t.broom.index += 1 << (g.depth() - t.depthOf(g.lookup(h)))
+	}
+	return false
+}
+
+// tidyFill is how many entries to a word of eight slots Tidy puts together: there is room for more before the page is split again.
+const tidyFill = 6
 
 // Read is Get for a cache.
 func (tab *Table[K, V]) Read(groupHash, slotHash uint64, key *K) *V {

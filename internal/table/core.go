@@ -29,9 +29,13 @@ type Core struct {
 
 	removed func(group int, key unsafe.Pointer) // See Track.
 
-	live    int64 // Bytes of the pages that are in use or retired.
-	caching bool  // See Cache.
-	hand    struct{ group, index int }
+	live    int64                  // Bytes of the pages that are in use or retired.
+	slots   int                    // Of the pages in use.
+	caching bool                   // See Cache.
+	hand    place                  // Where Evict goes on,
+	broom   place                  // and where Tidy does.
+	swept   bool                   // Tidy found something to do since it began with the first group.
+	stuck   struct{ n, slots int } // When it last found nothing.
 
 	pointers, valPointers bool // Slots have pointers; values have.
 	classes               int  // How many of the classes are in use: fewer for large entries.
@@ -48,6 +52,9 @@ type Core struct {
 	fetched byte           // See Fetch.
 	moves   []move
 }
+
+// place is a page in the order of groups and of their directories.
+type place struct{ group, index int }
 
 // layout is where the parts of a slot lie: the value at its beginning.
 type layout struct {
@@ -508,38 +515,52 @@ func (t *Core) overflow(g *group, h uint64, last uint32) uint32 {
 // shrink makes one page of two that became sparse, and a smaller one of a large one, after a deletion.
 func (t *Core) shrink(g *group, h uint64) {
 	if g.n == 0 {
-		for id := range g.pages(t.depthOf) {
-			t.discard(id)
-		}
-		g.reset()
+		t.empty(g)
 		return
 	}
+	id := g.lookup(h)
+	c, p := t.page(id)
+	if hd := &c.heads[p]; int(hd.used) <= c.size()/6 {
+		t.narrow(g, h, 4)
+	}
+}
+
+// empty gives up the pages of a group without entries.
+func (t *Core) empty(g *group) {
+	for id := range g.pages(t.depthOf) {
+		t.discard(id)
+	}
+	g.reset()
+}
+
+// narrow puts what is on the page that h leads to together with what is on the one beside it, if that leaves no more than fill
+// entries to a word of a large page; the only page of a group it makes smaller. It tells whether it did.
+func (t *Core) narrow(g *group, h uint64, fill int) bool {
 	i := g.index(h)
 	id := g.lookup(h)
 	c, p := t.page(id)
 	hd := &c.heads[p]
-	if int(hd.used) > c.size()/6 {
-		return
-	}
 	depth := int(hd.depth)
 	if depth == 0 {
-		if c.class > 0 && hd.next == 0 {
-			t.collect(id)
-			t.replace(g, h, depth, t.moves)
-			t.discard(id)
+		if hd.next != 0 || classFor(int(hd.used)*8/fill+1, t.classes) >= c.class {
+			return false
 		}
-		return
+		t.collect(id)
+		t.replace(g, h, depth, t.moves)
+		t.discard(id)
+		return true
 	}
 	buddy := g.entries()[i^1<<(g.depth()-depth)]
 	b, q := t.page(buddy)
 	bh := &b.heads[q]
-	if int(bh.depth) != depth || hd.next != 0 || bh.next != 0 || int(hd.used)+int(bh.used) > 4*int(classWords[t.classes-1]) {
-		return
+	if int(bh.depth) != depth || hd.next != 0 || bh.next != 0 || int(hd.used)+int(bh.used) > fill*int(classWords[t.classes-1]) {
+		return false
 	}
 	t.collect(id, buddy)
 	t.replace(g, h, depth-1, t.moves)
 	t.discard(id)
 	t.discard(buddy)
+	return true
 }
 
 // discard gives up a chain that the directory no longer leads to.
@@ -550,6 +571,7 @@ func (t *Core) discard(id uint32) {
 		if c.heads[p].epoch <= t.frozen {
 			t.retire(id)
 		} else {
+			t.slots -= c.size()
 			t.recycle(id)
 		}
 		id = next
@@ -557,6 +579,8 @@ func (t *Core) discard(id uint32) {
 }
 
 func (t *Core) retire(id uint32) {
+	c, _ := t.page(id)
+	t.slots -= c.size()
 	if n := len(t.retired); n == 0 || t.retired[n-1].epoch != t.frozen {
 		i, found := slices.BinarySearchFunc(t.retired, t.frozen, func(r retired, e uint32) int { return int(r.epoch) - int(e) })
 		if !found {
@@ -608,6 +632,7 @@ func (t *Core) alloc(class int) uint32 {
 		c.past[p] = past{}
 	}
 	t.live += t.bytesOf(class)
+	t.slots += c.size()
 	return id
 }
 

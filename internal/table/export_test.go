@@ -103,6 +103,15 @@ func (t *Core) Check() error {
 	for class := range t.next {
 		pages -= int(t.end[class] - t.next[class])
 	}
+	slots := 0
+	for id, by := range seen {
+		if c, _ := t.page(id); by == "in use" {
+			slots += c.size()
+		}
+	}
+	if slots != t.slots {
+		return fmt.Errorf("%d slots in use, not %d", slots, t.slots)
+	}
 	if pages != len(seen) {
 		return fmt.Errorf("%d pages in use, retired or free, %d were handed out", len(seen), pages)
 	}
@@ -129,3 +138,6 @@ func (t *Core) MaxDepth() int {
 
 // Mod is the remainder of a by d.
 func Mod(a, d uint64) uint64 { m := newModulus(d); return m.of(a) }
+
+// Slots is the room for entries in the pages in use.
+func (t *Core) Slots() int { return t.slots }
