@@ -12,6 +12,7 @@ import (
 	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/cairnstream/cairn/internal/table"
 	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/statebackend"
 )
@@ -49,7 +50,10 @@ type Backend struct {
 	renewed       time.Time // When the tree's files were last let go of by reads.
 }
 
-var _ statebackend.Backend = (*Backend)(nil)
+var (
+	_ statebackend.Backend = (*Backend)(nil)
+	_ statebackend.Tender  = (*Backend)(nil)
+)
 
 // newBackend makes a backend with an empty tree.
 func newBackend(p statebackend.Params, f *Factory) (*Backend, error) {
@@ -284,7 +288,7 @@ func (b *Backend) Merge(budget time.Duration) bool {
 	start := time.Now()
 	b.harvest()
 	if start.Sub(b.renewed) > renewEvery {
-		b.tree.renew() // Else the files of a tree that is not written to are kept for ever.
+		b.tree.files.list(&b.tree) // Else the files of a tree that is not written to are kept for ever.
 		b.renewed = start
 	}
 	for _, s := range b.states {
@@ -298,6 +302,13 @@ func (b *Backend) Merge(budget time.Duration) bool {
 			}
 		}
 	}
+	for _, s := range b.states {
+		for _, c := range []*table.Core{s.cache.Main, s.cache.Gone} {
+			if c.Sparse() && s.walks == 0 && c.Tidy(budget-time.Since(start)) {
+				return true
+			}
+		}
+	}
 	more := len(b.pending) > 0
 	for _, s := range b.states {
 		for s.stale && time.Since(start) < budget {
@@ -306,6 +317,16 @@ func (b *Backend) Merge(budget time.Duration) bool {
 		more = more || s.stale
 	}
 	return more
+}
+
+// Due implements statebackend.Tender.
+func (b *Backend) Due() bool {
+	for _, s := range b.states {
+		if s.cache.Main.Sparse() || s.cache.Gone.Sparse() {
+			return true
+		}
+	}
+	return false
 }
 
 // renewEvery is how long reads may keep files that the tree has replaced.
@@ -332,7 +353,7 @@ func (b *Backend) Close() error {
 		return nil
 	}
 	b.closed = true
-	b.tree.renew()
+	b.tree.files.close()
 	close(b.flusher.jobs)
 	b.flusher.wg.Wait()
 	closed, err := b.closeTree()

@@ -39,6 +39,7 @@ func (s *state) memory() int64 {
 const pointerCost = 16
 
 func (b *Backend) memory() (total int64) {
+	total = b.tree.files.bytes
 	for _, s := range b.states {
 		total += s.memory()
 	}
@@ -67,7 +68,7 @@ func (b *Backend) room(s *state) {
 			return
 		}
 		want := evictStep
-		if total > limit+limit/8 { // Pages are less full than they could be.
+		if total > limit+limit/8 && len(b.pending) == 0 { // Pages are less full than they could be: Tidy makes fewer of them.
 			want *= 2
 		}
 		gone, kept := b.evict(s, want)

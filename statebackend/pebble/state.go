@@ -1,7 +1,6 @@
 package pebble
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"reflect"
@@ -304,29 +303,20 @@ func (b *Backend) number(s *state) error {
 type tree struct {
 	b     *Backend
 	db    *pebbledb.DB
-	it    *pebbledb.Iterator // Of the files that there were when it was made; nil after a change of interest.
-	empty bool               // Nothing was ever written.
+	files files
+	empty bool // Nothing was ever written.
 }
 
 // get finds the value of a key. It is valid until the next call.
 func (t *tree) get(key []byte) ([]byte, bool) {
-	if t.it == nil {
-		t.it = t.iterator(&pebbledb.IterOptions{UseL6Filters: true})
+	if err := t.b.troubles.err(); err != nil {
+		t.b.fault(err)
 	}
-	if !t.it.SeekPrefixGE(key) {
-		if err := t.it.Error(); err != nil {
-			t.b.fault(err)
-		}
-		return nil, false
-	}
-	if !bytes.Equal(t.it.Key(), key) {
-		return nil, false
-	}
-	v, err := t.it.ValueAndErr()
+	v, ok, err := t.files.get(t, key)
 	if err != nil {
 		t.b.fault(err)
 	}
-	return v, true
+	return v, ok
 }
 
 func (t *tree) iterator(o *pebbledb.IterOptions) *pebbledb.Iterator {
@@ -341,9 +331,4 @@ func (t *tree) iterator(o *pebbledb.IterOptions) *pebbledb.Iterator {
 }
 
 // renew has the next read see what was written since the last one.
-func (t *tree) renew() {
-	if t.it != nil {
-		_ = t.it.Close() // Its error was the error of a read.
-		t.it = nil
-	}
-}
+func (t *tree) renew() { t.files.listed = false }
