@@ -49,13 +49,13 @@ type world struct {
 	hashes [batchSize]uint64
 }
 
-func newWorld(ctx context.Context, keys int, store blob.Store, p statebackend.Params) (*world, error) {
+func newWorld(ctx context.Context, f statebackend.Factory, keys int, store blob.Store, p statebackend.Params) (*world, error) {
 	numbers, err := codec.Default[uint64]()
 	if err != nil {
 		return nil, err
 	}
 	p.Operator, p.K, p.Groups, p.MaxConcurrent = "count", job.DefaultMaxParallelism, job.GroupsOf(0, job.DefaultMaxParallelism, 1), 1
-	b, err := fs.Factory{}.New(ctx, p)
+	b, err := f.New(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -86,9 +86,14 @@ func (w *world) draw() {
 	}
 }
 
-// count counts a batch, as a keyed operator does: it says beforehand which keys will be used.
+// count counts a batch of keys drawn at random.
 func (w *world) count() {
 	w.draw()
+	w.update()
+}
+
+// update counts a batch, as a keyed operator does: it says beforehand which keys will be used.
+func (w *world) update() {
 	for i := range w.rows {
 		w.hashes[i] = w.hash(&w.rows[i])
 	}
@@ -181,7 +186,7 @@ func Measure(ctx context.Context, c Config) (out []Figure, err error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := newWorld(ctx, c.Keys, store, statebackend.Params{Incremental: true})
+	w, err := newWorld(ctx, fs.Factory{}, c.Keys, store, statebackend.Params{Incremental: true})
 	if err != nil {
 		return nil, err
 	}
@@ -290,7 +295,7 @@ func (w *world) measureBusy(ctx context.Context, plain float64, atLeast time.Dur
 
 // restore loads a checkpoint into a new backend.
 func restore(ctx context.Context, keys int, store blob.Store, c checkpoint) ([]Figure, error) {
-	w, err := newWorld(ctx, keys, store, statebackend.Params{})
+	w, err := newWorld(ctx, fs.Factory{}, keys, store, statebackend.Params{})
 	if err != nil {
 		return nil, err
 	}

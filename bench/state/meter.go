@@ -70,3 +70,12 @@ func timed(f func() error) (took, error) {
 func (t took) String() string {
 	return fmt.Sprintf("%.0f ms on the clock, %.0f ms of CPU", t.wall.Seconds()*1000, t.cpu.Seconds()*1000)
 }
+
+// peakResident is the most memory that this process ever had in RAM.
+func peakResident() (int64, error) {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0, fmt.Errorf("memory of the process: %w", err)
+	}
+	return u.Maxrss << 10, nil
+}
