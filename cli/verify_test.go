@@ -9,9 +9,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/cairnstream/cairn/blob"
+	"github.com/cairnstream/cairn/blob/local"
 	"github.com/cairnstream/cairn/coordinator"
 	"github.com/cairnstream/cairn/rpc"
+	"github.com/cairnstream/cairn/stream"
+	"github.com/cairnstream/cairn/streamtest"
 )
 
 // listing is a JobManager whose job has these checkpoints.
@@ -117,5 +122,38 @@ func TestVerifyDamaged(t *testing.T) {
 	}
 	if r := call(nil, nil, "cairn", "savepoint", "show", filepath.Join(dir, "prod/jobs/job/checkpoints/2"), "-o", "json"); r.code != Done || !strings.Contains(r.stdout, `"operators"`) {
 		t.Errorf("%+v", r)
+	}
+}
+
+// Snapshots of all kinds of states are whole, on every backend, also after a restore into another parallelism.
+func TestVerifyKinds(t *testing.T) {
+	for _, backend := range []string{"memory", "fs", "pebble"} {
+		t.Run(backend, func(t *testing.T) {
+			dir := t.TempDir()
+			streamtest.Run(t, func(t *testing.T, h *streamtest.Harness) {
+				store, err := local.Open(blob.Location{Scheme: blob.SchemeFile, Path: dir})
+				if err != nil {
+					t.Fatal(err)
+				}
+				in, rules, out := h.Input[visit](), h.Input[string](), h.Output[string]()
+				h.Set("state.backend", backend)
+				h.Set("parallelism", "2")
+				h.Start(func(j *stream.Job) { visits(j, in, rules, out) })
+				rules.Push("short", "longer")
+				in.Push(theVisits...)
+				s := h.Snapshot()
+				h.Save(s, store, "prod")
+				h.Restore(s, 3)
+				in.Push(visit{"cid", "/", monday.Add(7 * time.Minute), 0}, visit{"bob", "/cart", monday.Add(8 * time.Minute), 0})
+				h.Save(h.Snapshot(), store, "prod")
+			})
+			for _, n := range []string{"1", "2"} {
+				r := call(nil, nil, "cairn", "checkpoint", "verify", filepath.Join(dir, "prod/jobs/job/checkpoints", n), "-o", "json")
+				var v verifyView
+				if err := json.Unmarshal([]byte(r.stdout), &v); err != nil || r.code != Done || !v.OK || len(v.Undecoded) > 0 || v.Entries == 0 {
+					t.Errorf("checkpoint %s: %+v, %v", n, r, err)
+				}
+			}
+		})
 	}
 }
