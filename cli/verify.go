@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,6 +29,8 @@ type target struct {
 	store blob.Store
 	key   string
 	close func()
+	// kept tells whether the checkpoint is still kept, of one that a JobManager knows: else it may go while it is read.
+	kept func(ctx context.Context) (bool, error)
 }
 
 // locate finds the manifest of the snapshot that a folder or URL names. It need not be there.
@@ -51,7 +54,7 @@ func (a *App) locate(ctx context.Context, text string) (*target, error) {
 			return nil, err
 		}
 	}
-	return &target{store, key, done}, nil
+	return &target{store: store, key: key, close: done}, nil
 }
 
 // checkpointRef is what a person calls a checkpoint: a snapshot, or one of a job that a JobManager knows.
@@ -103,12 +106,15 @@ func (a *App) ofJob(ctx context.Context, c *client, blobURL string, r checkpoint
 	if err != nil {
 		return nil, err
 	}
-	jobs, err := rpc.NewClient(rpc.ClientConfig{JobManagers: c.addrs})
-	if err != nil {
-		return nil, err
+	ask := func(ctx context.Context) ([]coordinator.Checkpoint, error) {
+		jobs, err := rpc.NewClient(rpc.ClientConfig{JobManagers: c.addrs})
+		if err != nil {
+			return nil, err
+		}
+		defer jobs.Close()
+		return jobs.ListCheckpoints(ctx, r.job) // It does not read the manifest, which may be what is damaged.
 	}
-	defer jobs.Close()
-	list, err := jobs.ListCheckpoints(ctx, r.job) // It does not read the manifest, which may be what is damaged.
+	list, err := ask(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +127,12 @@ func (a *App) ofJob(ctx context.Context, c *client, blobURL string, r checkpoint
 			if err != nil {
 				return nil, storedError(err)
 			}
-			return &target{store, p.Manifest, done}, nil
+			return &target{store, p.Manifest, done, func(ctx context.Context) (bool, error) {
+				now, err := ask(ctx)
+				return slices.ContainsFunc(now, func(q coordinator.Checkpoint) bool {
+					return q.ID == p.ID && q.State == coordinator.CheckpointCompleted
+				}), err
+			}}, nil
 		}
 	}
 	what := "completed checkpoint"
@@ -244,8 +255,22 @@ func (a *App) verify(ctx context.Context, t *target, text string, o stored.Verif
 	o.Progress = p.show
 	r, err := stored.Verify(ctx, t.store, t.key, o)
 	p.end()
-	if err != nil {
+	gone := errors.Is(err, blob.ErrNotExist)
+	if err != nil && (!gone || t.kept == nil) {
 		return noSnapshot(text, err)
+	}
+	if t.kept != nil && (gone || slices.ContainsFunc(r.Faults, func(f stored.Fault) bool { return f.Kind == stored.FaultMissing })) {
+		switch kept, e := t.kept(ctx); {
+		case e != nil:
+			return e
+		case !kept:
+			return &codeError{
+				code: NotFound, err: fmt.Errorf("%s: the checkpoint went while it was read: a newer one has taken its place", t.key),
+				hint: "verify the newest one, take a savepoint, or have the job retain more: checkpoint.retained",
+			}
+		case gone:
+			return fmt.Errorf("%s is damaged: the JobManager has the checkpoint on record, and there is no manifest: %w", t.key, err)
+		}
 	}
 	took := time.Since(p.began)
 	if err := write(a.Stdout, format, viewVerify(r, took), func(w *tabwriter.Writer) { verifyTable(w, r) }); err != nil {

@@ -87,6 +87,41 @@ func TestVerifyFinds(t *testing.T) {
 	}
 }
 
+// A checkpoint that a newer one replaces while it is read is not damaged; one on record without its manifest is.
+func TestVerifyWhileItGoes(t *testing.T) {
+	dir := t.TempDir()
+	visitSnapshots(t, dir)
+	if err := os.Remove(filepath.Join(dir, "prod/jobs/job/checkpoints/1/_metadata")); err != nil {
+		t.Fatal(err)
+	}
+	there := coordinator.Checkpoint{ID: 1, State: coordinator.CheckpointCompleted, Manifest: "prod/jobs/job/checkpoints/1/_metadata"}
+	replaced := there
+	replaced.State = coordinator.CheckpointSubsumed
+	for _, c := range []struct {
+		then coordinator.Checkpoint
+		code int
+		want string
+	}{{replaced, NotFound, "went while it was read"}, {there, Failed, "on record, and there is no manifest"}} {
+		jm := serveJobs(t, &going{lists: [][]coordinator.Checkpoint{{there}, {c.then}}})
+		r := call(nil, nil, "cairn", "checkpoint", "verify", "orders", "1", "--jobmanager", jm, "--blob", dir)
+		if r.code != c.code || !strings.Contains(r.stderr, c.want) {
+			t.Errorf("%+v, want %q", r, c.want)
+		}
+	}
+}
+
+// going answers otherwise each time.
+type going struct {
+	fakeJobs
+	lists [][]coordinator.Checkpoint
+}
+
+func (g *going) ListCheckpoints(context.Context, string) ([]coordinator.Checkpoint, error) {
+	list := g.lists[0]
+	g.lists = g.lists[1:]
+	return list, nil
+}
+
 // Damage is printed with the object and the states, and is the exit code 1, whatever the format.
 func TestVerifyDamaged(t *testing.T) {
 	dir := t.TempDir()
