@@ -9,8 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
 	"github.com/cairnstream/cairn/coordinator"
 	"github.com/cairnstream/cairn/rpc"
+	"github.com/cairnstream/cairn/test/servers"
 )
 
 // keeping is a JobManager of the cluster prod.
@@ -123,5 +127,55 @@ func TestGC(t *testing.T) {
 		if r := call(nil, nil, "cairn", "checkpoint", "verify", filepath.Join(dir, checkpoints, n)); r.code != Done || strings.Contains(r.stdout, "Not listed") {
 			t.Errorf("checkpoint %s after the sweeps: %+v", n, r)
 		}
+	}
+}
+
+// Uploads that nobody completes are found behind everything that a store is wrapped in, and taken back.
+func TestGCUploads(t *testing.T) {
+	server := servers.S3(t)
+	for _, kv := range server.Env() {
+		name, value, _ := strings.Cut(kv, "=")
+		t.Setenv(name, value)
+	}
+	client, err := minio.NewCore(strings.TrimPrefix(server.Endpoint, "http://"), &minio.Options{
+		Creds: credentials.NewStaticV4(server.AccessKey, server.SecretKey, ""), Region: server.Region, BucketLookup: minio.BucketLookupPath,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const key = "prod/jobs/gone/checkpoints/1/a1.e1.v-0.0"
+	id, err := client.NewMultipartUpload(t.Context(), server.Bucket, "root/"+key, minio.PutObjectOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := func() int {
+		r, err := client.ListMultipartUploads(t.Context(), server.Bucket, "", "", "", "", 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(r.Uploads)
+	}
+	gc := func(args ...string) gcView {
+		t.Helper()
+		r := call(nil, []string{"CAIRN_JOBMANAGER=127.0.0.1:1"}, append([]string{"cairn", "gc", "--blob", server.URL("root"), "--offline", "--cluster", "prod", "-o", "json"}, args...)...)
+		var v gcView
+		if err := json.Unmarshal([]byte(r.stdout), &v); err != nil || r.code != Done {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		return v
+	}
+	if v := gc(); len(v.Uploads) != 0 {
+		t.Errorf("younger than an hour: %+v", v)
+	}
+	// The gateway tells the time of an upload in whole seconds, which may lie ahead.
+	if v := gc("--min-age", "1ns", "--dry-run"); v.Deleted != 0 || left() != 1 {
+		t.Errorf("dry run: %+v", v)
+	}
+	v := gc("--min-age", "1ns")
+	for begun := time.Now(); len(v.Uploads) == 0 && time.Since(begun) < 10*time.Second; {
+		v = gc("--min-age", "1ns")
+	}
+	if len(v.Uploads) != 1 || v.Uploads[0].Key != key || v.Uploads[0].ID != id || v.Deleted != 1 || left() != 0 {
+		t.Errorf("%+v, and %d are left", v, left())
 	}
 }
