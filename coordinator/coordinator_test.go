@@ -459,6 +459,30 @@ func TestDamagedCheckpoint(t *testing.T) {
 	})
 }
 
+// In the place of the newest manifest is that of the checkpoint before, whole: likewise.
+func TestSwappedManifest(t *testing.T) {
+	inWorld(t, func(w *world) {
+		got := w.submit(Submission{Spec: spec("j", nil)})
+		w.sleep(25 * time.Second)
+		data, err := blob.ReadAll(bg, w.blob, snapshot.ManifestKey(cluster, got.Job.ID, 1), 1<<20)
+		if err == nil {
+			err = blob.PutBytes(bg, w.blob, snapshot.ManifestKey(cluster, got.Job.ID, 2), data)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.fail(job.Task{Vertex: "sum"}, job.ClassUser)
+		w.sleep(time.Second)
+		d := w.want("j", JobFailed)
+		if d.Job.Failure == nil || d.Job.Failure.Class != job.ClassRefused || !strings.Contains(d.Job.Failure.Message, "checkpoints/2/_metadata\" is of checkpoint 1") {
+			t.Errorf("failure %v", d.Job.Failure)
+		}
+		if len(w.deploys) != 2 {
+			t.Errorf("%d deployments", len(w.deploys))
+		}
+	})
+}
+
 // A manual checkpoint is answered when it has ended, well or not.
 func TestTrigger(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -68,6 +68,9 @@ func (l *jobLoop) loadManifest(ctx context.Context, key string) (*snapshot.Manif
 	if err == nil && m.Job != l.rec.id {
 		err = fmt.Errorf("manifest %q is of job %s", key, m.Job)
 	}
+	if n, ok := snapshot.CheckpointOf(l.c.opt.Cluster, l.rec.id, key); err == nil && ok && n != m.Checkpoint {
+		err = fmt.Errorf("manifest %q is of checkpoint %d", key, uint64(m.Checkpoint))
+	}
 	return m, err
 }
 
