@@ -3,6 +3,7 @@ package snapshots
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -269,6 +270,32 @@ func (w *writer) subtask(ctx context.Context, id job.CheckpointID, i int, b stat
 	}
 	out.States = append(out.States, list, rules)
 	return out, sw.Finish(ctx)
+}
+
+// Restore restores one subtask of a snapshot and visits its entries as text. The backend works in dir.
+func Restore(ctx context.Context, f statebackend.Factory, r *snapshot.Reader, m *snapshot.Manifest, subtask int, dir string, visit func(state, key, value string)) (err error) {
+	op := m.Operators[Operator]
+	b, err := f.New(ctx, statebackend.Params{
+		Job: Job, Task: job.Task{Vertex: Operator, Subtask: subtask}, Operator: Operator, Groups: job.GroupsOf(subtask, m.K, len(op.Subtasks)), K: m.K,
+		MaxConcurrent: 1, Incremental: true, Own: true, Restored: m.Checkpoint, Dir: dir, Budget: statebackend.NewBudget(64 << 20),
+	})
+	if err != nil {
+		return err
+	}
+	w := &writer{k: m.K}
+	err = w.add(b)
+	if err == nil {
+		err = b.Restore(ctx, r, snapshot.Keyed(op))
+	}
+	if err == nil {
+		for k, v := range w.counts[0].All() {
+			visit("counts", fmt.Sprint(*k), fmt.Sprint(*v))
+		}
+		for k, v := range w.orders[0].All() {
+			visit("orders", *k, fmt.Sprint(*v))
+		}
+	}
+	return errors.Join(err, w.close())
 }
 
 func (w *writer) close() (err error) {
