@@ -80,6 +80,11 @@ demo: ## the guided job on real data: runs, loses a TaskManager, recovers, check
 bench: ## measure, print the table and compare with the bars; BENCHFLAGS passes flags
 	$(STATIC) $(GO) run ./bench/bars $(BENCHFLAGS)
 
+.PHONY: bench-state
+bench-state: build tools-servers ## the state backends against their bars; FLINK_BENCH, the folder of the Flink harness, has Flink measured beside them
+	$(STATIC) $(GO) run ./bench/bars -bars state -lenient
+	$(STATIC) $(GO) run ./bench/trees $(if $(FLINK_BENCH),-flink "$(FLINK_BENCH)") $(BENCHFLAGS)
+
 .PHONY: bench-verify
 bench-verify: tools-servers ## how fast a checkpoint is verified, against what a directory and an S3 gateway deliver; BENCHFLAGS passes flags
 	$(STATIC) $(GO) run ./bench/verify $(BENCHFLAGS)

@@ -118,11 +118,15 @@ func MeasureRestore(ctx context.Context, l RestoreLoad) (out []Figure, err error
 	if err != nil {
 		return nil, err
 	}
-	objects, bytes, err := readThrough(ctx, store, handles)
+	read, bytes, err := readThrough(ctx, store, handles, "")
 	if err != nil {
 		return nil, err
 	}
-	gateway := float64(bytes) / objects.Seconds()
+	gateway := float64(bytes) / read.Seconds()
+	copied, _, err := readThrough(ctx, store, handles, filepath.Join(l.Dir, "copied"))
+	if err != nil {
+		return nil, err
+	}
 
 	remote, err := l.restore(ctx, store, handles, "remote", "", entries)
 	if err != nil {
@@ -136,6 +140,7 @@ func MeasureRestore(ctx context.Context, l RestoreLoad) (out []Figure, err error
 	out = []Figure{
 		{What: "restore from an S3 gateway, part of the speed that it delivers", Value: float64(bytes) / remote.Seconds() / gateway, Limit: restoreShare, AtLeast: true,
 			Note: fmt.Sprintf("%.0f MB, %d entries; %.0f MB/s of %.0f", mb, entries, mb/remote.Seconds(), gateway/1e6)},
+		{What: "  part of the speed at which its objects are copied to files", Value: copied.Seconds() / remote.Seconds(), Note: fmt.Sprintf("%.0f MB/s", mb/copied.Seconds())},
 		{What: "  to the first record", Value: remote.Seconds(), Unit: "s", Limit: firstLimit},
 		{What: "restore from copies on this machine, to the first record", Value: near.Seconds(), Unit: "s", Limit: localLimit},
 	}
@@ -178,8 +183,13 @@ func (l RestoreLoad) store(ctx context.Context, store blob.Store, local string, 
 // restores is how many objects are read at a time.
 const restores = 4
 
-// readThrough reads all objects of a checkpoint.
-func readThrough(ctx context.Context, store blob.Store, handles []job.StateHandle) (took time.Duration, bytes int64, err error) {
+// readThrough reads all objects of a checkpoint, and writes them to files in dir if there is one.
+func readThrough(ctx context.Context, store blob.Store, handles []job.StateHandle, dir string) (took time.Duration, bytes int64, err error) {
+	if dir != "" {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return 0, 0, err
+		}
+	}
 	seen := map[string]bool{}
 	var sum atomic.Int64
 	g, gctx := errgroup.WithContext(ctx)
@@ -196,7 +206,16 @@ func readThrough(ctx context.Context, store blob.Store, handles []job.StateHandl
 				return err
 			}
 			defer body.Close()
-			n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, body, make([]byte, 256<<10))
+			to := io.Discard
+			if dir != "" {
+				f, err := os.Create(filepath.Join(dir, filepath.Base(h.Object)))
+				if err != nil {
+					return err
+				}
+				defer f.Close()
+				to = f
+			}
+			n, err := io.CopyBuffer(struct{ io.Writer }{to}, body, make([]byte, 256<<10))
 			sum.Add(n)
 			return err
 		})
