@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/zeebo/xxh3"
 
@@ -33,7 +34,7 @@ func CopySection(ctx context.Context, r statebackend.Reader, h job.StateHandle, 
 		return fmt.Errorf("%s: %w", Place(h), err)
 	}
 	var hash xxh3.Hasher
-	n, err := io.Copy(io.MultiWriter(dst, &hash), body)
+	n, err := copyAll(io.MultiWriter(dst, &hash), body)
 	if err = errors.Join(err, body.Close()); err != nil {
 		return fmt.Errorf("%s: %w", Place(h), err)
 	}
@@ -43,11 +44,20 @@ func CopySection(ctx context.Context, r statebackend.Reader, h job.StateHandle, 
 // VerifySection reads src to its end and tells whether it is the section that h describes.
 func VerifySection(h job.StateHandle, src io.Reader) error {
 	var hash xxh3.Hasher
-	n, err := io.Copy(&hash, src)
+	n, err := copyAll(&hash, src)
 	if err != nil {
 		return fmt.Errorf("%s: %w", Place(h), err)
 	}
 	return compare(h, n, &hash)
+}
+
+// buffers are for copies of large sections. With small ones a copy is calls of the system more than it is bytes.
+var buffers = sync.Pool{New: func() any { return new([256 << 10]byte) }}
+
+func copyAll(dst io.Writer, src io.Reader) (int64, error) {
+	buf := buffers.Get().(*[256 << 10]byte)
+	defer buffers.Put(buf)
+	return io.CopyBuffer(struct{ io.Writer }{dst}, struct{ io.Reader }{src}, buf[:])
 }
 
 func compare(h job.StateHandle, n int64, hash *xxh3.Hasher) error {

@@ -27,7 +27,6 @@ type files struct {
 	levels [][]*file // Those that may have a key: the first level from the newest on, they overlap; others in the order of keys.
 	open   []*file   // From the oldest on.
 	bytes  int64     // Of indexes and filters.
-	opts   sstable.ReaderOptions
 }
 
 // file is a file of the tree.
