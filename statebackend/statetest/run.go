@@ -575,22 +575,27 @@ func (s suite) testDamage(t *testing.T) {
 // testDamageOf damages what one of the handles of a snapshot refers to.
 func (s suite) testDamageOf(t *testing.T, o *Objects, handles []job.StateHandle, i int, others []job.StateHandle) {
 	handle := handles[i]
-	restore := func(h job.StateHandle) error {
-		r := s.backend(t, 0, 1)
-		defer r.Close()
-		w := open(t, r, counts())
+	restoreBy := func(parallelism int, h job.StateHandle) error {
 		hs := slices.Clone(handles)
 		hs[i] = h
-		err := r.Restore(context.Background(), o, hs)
-		if err == nil {
-			for k := range int64(300) {
-				if got := w.get(k); got == nil || *got != k || w.v.Len() != 300 {
-					t.Fatalf("wrong state without an error: key %d has %v, %d keys", k, got, w.v.Len())
-				}
+		got := map[int64]int64{}
+		for subtask := range parallelism {
+			r := s.backend(t, subtask, parallelism)
+			defer r.Close()
+			w := open(t, r, counts())
+			if err := r.Restore(context.Background(), o, hs); err != nil {
+				return err
+			}
+			maps.Copy(got, w.all())
+		}
+		for k := range int64(300) {
+			if v, ok := got[k]; !ok || v != k || len(got) != 300 {
+				t.Fatalf("wrong state without an error: key %d has %v, %d keys", k, v, len(got))
 			}
 		}
-		return err
+		return nil
 	}
+	restore := func(h job.StateHandle) error { return restoreBy(1, h) }
 	named := func(what string, h job.StateHandle, err error) {
 		if err == nil {
 			t.Errorf("%s: no error", what)
@@ -624,11 +629,22 @@ func (s suite) testDamageOf(t *testing.T, o *Objects, handles []job.StateHandle,
 		h := o.Damage(handle, func([]byte) []byte { return nil })
 		named("missing", h, restore(h))
 	}
-	for _, other := range others {
-		if other.Name == handle.Name && other.Hash != handle.Hash {
+	for _, other := range slices.Concat(handles, others) {
+		if other.Hash != handle.Hash {
 			swapped := handle
 			swapped.Object, swapped.Inline, swapped.Length = other.Object, other.Inline, other.Length
-			named("swapped", swapped, restore(swapped))
+			named("swapped with "+other.Name, swapped, restore(swapped))
+		}
+	}
+	// Others read it in parts.
+	for at := int64(16); at < handle.Length; at += 1 + handle.Length/20 {
+		h := o.Damage(handle, func(b []byte) []byte { b[at] ^= 1 << (at % 8); return b })
+		named(fmt.Sprintf("bit of byte %d of %d flipped, restored by 2", at, handle.Length), h, restoreBy(2, h))
+	}
+	for _, n := range []int64{0, handle.Length / 2, handle.Length - 1} {
+		if n < handle.Length && n >= 0 {
+			h := o.Damage(handle, func(b []byte) []byte { return b[:n] })
+			named(fmt.Sprintf("cut after %d bytes, restored by 2", n), h, restoreBy(2, h))
 		}
 	}
 	if handle.Kind == statebackend.KindFile {
