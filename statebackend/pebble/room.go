@@ -89,7 +89,7 @@ func (b *Backend) room(s *state) {
 		case kept > 0 && !spilled:
 			b.spill()
 			spilled = true
-		case kept > 0 || s.walks > 0: // The caches of other states, or a share that has shrunk: this one goes on with what it has.
+		default: // The caches of other states, or what has no entries, or a share that has shrunk: this one goes on with what it has.
 			s.cache.Limit = have + evictStep/2
 			return
 		}
