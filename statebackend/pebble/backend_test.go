@@ -5,15 +5,11 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/cairnstream/cairn/statebackend"
 	"github.com/cairnstream/cairn/statebackend/fs"
 	"github.com/cairnstream/cairn/statebackend/pebble"
 	"github.com/cairnstream/cairn/statebackend/statetest"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // inDir makes backends that share a folder of a test, of which they leave nothing.
 type inDir struct {
