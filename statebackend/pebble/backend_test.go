@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/cairnstream/cairn/statebackend"
 	"github.com/cairnstream/cairn/statebackend/fs"
@@ -20,10 +21,16 @@ type inDir struct {
 
 func newInDir(t *testing.T, b *statebackend.Budget) *inDir {
 	dir := t.TempDir()
-	t.Cleanup(func() { // After the backends are closed.
-		left, err := os.ReadDir(dir)
-		if err != nil || len(left) > 0 {
-			t.Errorf("%d folders are left: %v", len(left), err)
+	t.Cleanup(func() { // After the backends are closed. A snapshot that was given up removes its folder when its flush has ended.
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			left, err := os.ReadDir(dir)
+			if err == nil && len(left) == 0 {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Errorf("%d folders are left: %v", len(left), err)
+				return
+			}
 		}
 	})
 	return &inDir{dir: dir, budget: b}
