@@ -244,6 +244,10 @@ func startTaskManager(ctx context.Context, cfg TaskManagerConfig) (_ *taskManage
 	}
 
 	tm.g = group.New(context.WithoutCancel(ctx))
+	tm.g.Go("copies", func(ctx context.Context) error {
+		keepLocal(ctx, tm.dir.local, tm.log)
+		return nil
+	})
 	tm.g.Go("data", func(context.Context) error { return tm.server.Serve(data) })
 	if web != nil {
 		h := endpoints(tm.reg, tm.ready, true, tm.log)
