@@ -37,9 +37,9 @@ type Updates struct {
 	Freeze      time.Duration // The longest.
 	Longest     time.Duration // The longest batch.
 	Checkpoints int
-	Bytes       int64 // Of the last checkpoint.
-	Full        int64 // Of the first.
-	Resident    int64 // The most memory of the process.
+	Bytes       int64   // Of the last checkpoint.
+	Full        int64   // Of the first.
+	Resident    int64   // The most memory of the process.
 	Increments  []int64 // Bytes of each checkpoint of Rounds.
 }
 
