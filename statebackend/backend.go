@@ -106,7 +106,12 @@ type Snapshot interface {
 	// behind the other, for each state that has entries. All but the last of a chain, or all of it, may be handles of the
 	// checkpoint that it builds on: see Committed. It blocks on w, and may be repeated with another w.
 	Write(ctx context.Context, w Writer) ([]job.StateHandle, error)
-	// Release lets the backend use the memory again. It is called once, after Write or instead of it, from any
+	// WriteCanonical is Write for a savepoint: it stores all of each state that has entries, as a segment of KindKeyed whose
+	// entries are in the order of key groups and encoded keys, and refers to nothing that was stored before. The states are in
+	// the order of their names. The same entries give the same segments on every backend, and any backend restores them. No
+	// later snapshot builds on it.
+	WriteCanonical(ctx context.Context, w Writer) ([]job.StateHandle, error)
+	// Release lets the backend use the memory again. It is called once, after a Write or instead of it, from any
 	// goroutine.
 	Release()
 }

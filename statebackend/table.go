@@ -76,6 +76,9 @@ type FrozenTable interface {
 	Encode(group int, dst []byte, limit int, flush Flush) ([]byte, int64, error)
 	// EncodeChanged is Encode for the entries that may have changed since the base.
 	EncodeChanged(group int, dst []byte, limit int, flush Flush) ([]byte, int64, error)
+	// Entries visits the encoded entries of a key group, in no order. key and value are valid during the call. An error of
+	// visit ends it and is returned.
+	Entries(group int, visit func(key, value []byte) error) error
 	// Epoch numbers the Freezes of a table.
 	Epoch() uint32
 	Release()
@@ -283,19 +286,7 @@ func (f *frozenValue) encode(each func(int, func(k, v unsafe.Pointer) bool), gro
 	var entries int64
 	var err error
 	each(group-f.p.First, func(k, v unsafe.Pointer) bool {
-		if dst, err = f.t.key.Append(dst, k); err != nil {
-			err = fmt.Errorf("encode a key: %w", err)
-			return false
-		}
-		from := len(dst)
-		if dst, err = f.t.value.Append(dst, v); err != nil {
-			err = fmt.Errorf("encode the value of key %v: %w", reflect.NewAt(f.t.key.Type, k).Elem(), err)
-			return false
-		}
-		if n := int64(len(dst) - from); n > f.p.MaxValue && f.p.MaxValue > 0 {
-			err = &job.Error{Class: job.ClassUser, Err: &ValueError{
-				Operator: f.p.Operator, State: f.t.name, Key: keyText(f.t.key, k), Size: n, Limit: f.p.MaxValue,
-			}}
+		if dst, _, err = f.append(dst, k, v); err != nil {
 			return false
 		}
 		if entries++; len(dst) > limit {
@@ -307,6 +298,35 @@ func (f *frozenValue) encode(each func(int, func(k, v unsafe.Pointer) bool), gro
 		return true
 	})
 	return dst, entries, err
+}
+
+// append encodes an entry. The key ends at mid.
+func (f *frozenValue) append(dst []byte, k, v unsafe.Pointer) (out []byte, mid int, err error) {
+	if dst, err = f.t.key.Append(dst, k); err != nil {
+		return dst, 0, fmt.Errorf("encode a key: %w", err)
+	}
+	mid = len(dst)
+	if dst, err = f.t.value.Append(dst, v); err != nil {
+		return dst, 0, fmt.Errorf("encode the value of key %v: %w", reflect.NewAt(f.t.key.Type, k).Elem(), err)
+	}
+	if n := int64(len(dst) - mid); n > f.p.MaxValue && f.p.MaxValue > 0 {
+		return dst, 0, &job.Error{Class: job.ClassUser, Err: &ValueError{
+			Operator: f.p.Operator, State: f.t.name, Key: keyText(f.t.key, k), Size: n, Limit: f.p.MaxValue,
+		}}
+	}
+	return dst, mid, nil
+}
+
+func (f *frozenValue) Entries(group int, visit func(key, value []byte) error) (err error) {
+	var buf []byte
+	f.Each(group-f.p.First, func(k, v unsafe.Pointer) bool {
+		var mid int
+		if buf, mid, err = f.append(buf[:0], k, v); err == nil {
+			err = visit(buf[:mid:mid], buf[mid:])
+		}
+		return err == nil
+	})
+	return err
 }
 
 // OpenValue opens the state that d describes in b.

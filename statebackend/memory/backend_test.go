@@ -67,4 +67,14 @@ func TestLimit(t *testing.T) {
 			t.Errorf("error %v does not say %q", err, want)
 		}
 	}
+	// A savepoint is not kept inline.
+	snap, err := b.Freeze(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snap.Release()
+	handles, err = snap.WriteCanonical(context.Background(), statetest.NewObjects())
+	if err != nil || len(handles) != 1 || handles[0].Object == "" || handles[0].Length <= 1000 {
+		t.Fatalf("savepoint of a large state: %v, %v", handles, err)
+	}
 }

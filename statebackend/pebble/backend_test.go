@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairnstream/cairn/statebackend"
 	"github.com/cairnstream/cairn/statebackend/fs"
+	"github.com/cairnstream/cairn/statebackend/memory"
 	"github.com/cairnstream/cairn/statebackend/pebble"
 	"github.com/cairnstream/cairn/statebackend/statetest"
 )
@@ -56,3 +57,10 @@ func TestModel(t *testing.T) { each(t, statetest.Model) }
 
 // What the backend fs wrote is restored.
 func TestSegments(t *testing.T) { statetest.RunMoved(t, fs.Factory{FullBelow: 1}, newInDir(t, nil)) }
+
+func TestSameSavepoints(t *testing.T) {
+	statetest.SameSavepoints(t, map[string]statebackend.Factory{
+		"memory": memory.Factory{},
+		"fs":     fs.Factory{FullBelow: 1}, "pebble": newInDir(t, nil),
+	})
+}

@@ -20,8 +20,8 @@ type partial struct {
 	sizes map[string]int64
 }
 
-func newPartial(files []job.StateHandle) *partial {
-	p := &partial{vfs.Default, map[string]int64{}}
+func newPartial(disk vfs.FS, files []job.StateHandle) *partial {
+	p := &partial{disk, map[string]int64{}}
 	for _, h := range files {
 		p.sizes[h.Name] = h.Length
 	}

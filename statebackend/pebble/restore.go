@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cairnstream/cairn/job"
@@ -438,7 +439,7 @@ func (x *restore) openRange(dir string, src *source, lower, upper []byte) (*pebb
 		return nil, err
 	}
 	open := func() (*pebbledb.DB, error) {
-		db, err := pebbledb.Open(dir, readOptions(x.b.shared, newPartial(src.files), &x.b.troubles))
+		db, err := pebbledb.Open(dir, readOptions(x.b.shared, newPartial(vfs.Default, src.files), &x.b.troubles))
 		if err != nil {
 			return nil, fmt.Errorf("%w: open the tree of key groups %v: %w", statebackend.ErrCorrupt, src.groups, err)
 		}

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cairnstream/cairn/job"
@@ -29,6 +30,8 @@ type frozen struct {
 	link     string // Folder of the tree's files.
 	flush    *flush
 	states   []treeState
+	values   []frozenValues // Of the states.
+	disk     vfs.FS
 	base     *stored // What it builds on; nil for nothing.
 	baseID   job.CheckpointID
 	registry *snapshots
@@ -112,7 +115,7 @@ func (b *Backend) newSnapshot(id job.CheckpointID) *frozen {
 	b.links++
 	s := &frozen{
 		id: id, p: b.p, link: fmt.Sprintf("%s/link-%d-%d", b.dir, uint64(id), b.links), baseID: b.base,
-		registry: b.snapshots, alive: b.alive, local: b.local,
+		registry: b.snapshots, alive: b.alive, local: b.local, disk: b.fs.FS,
 	}
 	if b.p.Incremental {
 		s.base = b.snapshots.get(b.base)
@@ -122,6 +125,7 @@ func (b *Backend) newSnapshot(id job.CheckpointID) *frozen {
 		s.states = append(s.states, treeState{
 			name: st.name, id: st.id, next: b.nextID, newest: st.newest, k: b.p.K, key: key, schemas: st.inUse(), value: value, first: b.p.Groups.First, counts: slices.Clone(st.counts),
 		})
+		s.values = append(s.values, frozenValues{cache: st.cache, decode: st.decode, now: st.now})
 	}
 	return s
 }
@@ -134,18 +138,10 @@ func (s *frozen) Write(ctx context.Context, w statebackend.Writer) ([]job.StateH
 	fail := func(err error) ([]job.StateHandle, error) {
 		return nil, fmt.Errorf("operator %q: snapshot for checkpoint %v: %w", s.p.Operator, s.id, err)
 	}
-	if s.released.Load() {
-		return fail(errors.New("it was released"))
-	}
-	select {
-	case <-s.flush.done:
-	case <-ctx.Done():
-		return fail(ctx.Err())
+	if err := s.flushed(ctx); err != nil {
+		return fail(err)
 	}
 	s.takeNewest()
-	if err := s.flush.err; err != nil {
-		return fail(statebackend.Fault{Err: err, Path: s.link})
-	}
 	var all stored
 	if s.base != nil && s.flush.version == s.base.version && s.same() {
 		all = *s.base // Nothing has changed.
@@ -162,6 +158,22 @@ func (s *frozen) Write(ctx context.Context, w statebackend.Writer) ([]job.StateH
 		out = append(out, all.files[name])
 	}
 	return out, nil
+}
+
+// flushed waits until the folder of the snapshot has the tree's files.
+func (s *frozen) flushed(ctx context.Context) error {
+	if s.released.Load() {
+		return errors.New("it was released")
+	}
+	select {
+	case <-s.flush.done:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := s.flush.err; err != nil {
+		return statebackend.Fault{Err: err, Path: s.link}
+	}
+	return nil
 }
 
 // takeNewest adds what the flush knows.

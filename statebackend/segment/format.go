@@ -52,6 +52,8 @@ type Descriptor struct {
 	Total int64 `json:"total,omitempty"`
 	// Version is the segment's, as its first bytes have it, for who reads but its end. The writer sets it; 0 is 1.
 	Version int `json:"version,omitempty"`
+	// Sorted says that the entries of a key group are in the order of their encoded keys, cut into runs as SortedWriter does.
+	Sorted bool `json:"sorted,omitempty"`
 	// Compression is for the writer. Each block says for itself whether it is compressed, so that a reader need not know.
 	Compression statebackend.Compression `json:"-"`
 }

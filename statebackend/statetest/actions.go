@@ -139,7 +139,7 @@ func (o *operator) actions() map[string]func(*rapid.T) {
 			if !o.freeze(t, o.base) {
 				t.Skip("no room for a snapshot")
 			}
-			o.write(context.Background(), t, len(o.alive)-1, false)
+			o.write(context.Background(), t, len(o.alive)-1, false, false)
 			o.sweepAll(t)
 		},
 		"freeze": func(t *rapid.T) {
@@ -165,7 +165,7 @@ func (o *operator) actions() map[string]func(*rapid.T) {
 				}
 				err = o.during(list)
 			})
-			o.write(ctx, t, i, rapid.Bool().Draw(t, "again"))
+			o.write(ctx, t, i, rapid.IntRange(0, 2).Draw(t, "savepoint") == 0, rapid.Bool().Draw(t, "again"))
 			o.objects.During(0, nil)
 			o.objects.FailAfter = -1
 			must(t, err)

@@ -238,12 +238,15 @@ func (o *operator) freeze(t *rapid.T, base job.CheckpointID) bool {
 	return true
 }
 
-// write ends the i-th checkpoint that is alive. It may fail, and then succeed when it is tried again.
-func (o *operator) write(ctx context.Context, t *rapid.T, i int, again bool) {
+// write ends the i-th checkpoint that is alive, as one or as a savepoint. It may fail, and then succeed when it is tried again.
+func (o *operator) write(ctx context.Context, t *rapid.T, i int, savepoint, again bool) {
 	c := o.alive[i]
 	o.alive = slices.Delete(o.alive, i, i+1)
 	defer c.release()
 	for _, snap := range c.snaps {
+		if savepoint {
+			snap = canonicalSnapshot{snap}
+		}
 		handles, err := snap.Write(ctx, o.objects)
 		if err != nil && !errors.Is(err, ErrFault) && !errors.Is(err, context.Canceled) {
 			t.Fatal(err)

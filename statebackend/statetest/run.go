@@ -41,6 +41,7 @@ func Run(t *testing.T, f statebackend.Factory) {
 	t.Run("values that are too large", s.testTooLarge)
 	t.Run("chains", s.testChains)
 	t.Run("damaged chains", s.testDamagedChains)
+	t.Run("savepoints", s.testSavepoints)
 }
 
 // RunMoved tests that backends that f makes restore what those of another factory wrote.

@@ -109,9 +109,14 @@ func (s *snapshot) section(ctx context.Context, w statebackend.Writer, f frozenS
 	} else {
 		h, err = w.Section(ctx, f.state.name, fill)
 	}
+	return s.describe(f, h, sum), err
+}
+
+// describe fills in a handle what is known of a state's segment.
+func (s *snapshot) describe(f frozenState, h job.StateHandle, sum segment.Summary) job.StateHandle {
 	h.Name, h.Kind, h.Key, h.Codec = f.state.name, statebackend.KindKeyed, f.state.key, f.state.value
 	h.Groups, h.Entries, h.Index = s.cfg.Groups, int64(f.frozen.Len()), sum.Index
-	return h, err
+	return h
 }
 
 func (s *snapshot) descriptor(f frozenState) segment.Descriptor {
@@ -133,11 +138,7 @@ func (s *snapshot) encode(ctx context.Context, buf *buffer, f frozenState, out i
 			return segment.Summary{}, err
 		}
 	}
-	sum, err := buf.seg.Finish()
-	if err == nil && sum.Entries != int64(f.frozen.Len()) {
-		err = fmt.Errorf("%d entries encoded of %d", sum.Entries, f.frozen.Len())
-	}
-	return sum, err
+	return finish(buf.seg.Finish, f)
 }
 
 // encodeChanges writes what changed in one state since its base.
