@@ -76,6 +76,7 @@ var layers = []row{
 	{1, "blob", nil},
 	{1, "blob/blobtest", nil},
 	{1, "blob/faulty", nil},
+	{1, "blob/sealed", nil},
 	{1, "metastore", nil},
 	{1, "metastore/metatest", nil},
 	{1, "exchange", nil},
