@@ -87,7 +87,11 @@ func outcome(j coordinator.Job) error {
 		if j.Failure != nil {
 			why = j.Failure.String()
 			// What was asked for is wrong, unless a checkpoint was to be gone on from: then that may be.
-			if j.Failure.Class == job.ClassRefused && j.Checkpoint == 0 {
+			switch {
+			case j.Failure.Class != job.ClassRefused || j.Checkpoint > 0:
+			case j.From != "":
+				code = Refused
+			default:
 				code = Usage
 			}
 			if j.Failure.Stack != "" {

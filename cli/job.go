@@ -74,6 +74,7 @@ func showJob(w *tabwriter.Writer, d coordinator.JobDetail) {
 	if j.Checkpoint > 0 {
 		field(w, "Checkpoint", strings.TrimRight(fmt.Sprintf("%d  %s", uint64(j.Checkpoint), ago(j.Checkpointed)), " "))
 	}
+	field(w, "Begun with", j.From)
 	if d.Restored > 0 {
 		field(w, "Restored from", fmt.Sprintf("checkpoint %d", uint64(d.Restored)))
 	}

@@ -25,6 +25,7 @@ type request struct {
 	set         map[string]string
 	parallelism int // 0: not given.
 	overwrite   bool
+	from        fromFlags
 }
 
 func (a *App) has(program string) bool {

@@ -25,6 +25,7 @@ func (a *App) runCommand() *cobra.Command {
 	a.jobFlags(o, &r)
 	o.text(&c.Dir, "dir", "DIR", "keep metadata and snapshots there, so that another run goes on from the newest checkpoint (default: a temporary one)").flag = true
 	o.yesNo(&s.Fresh, "fresh", "start from nothing, not from the newest checkpoint in --dir").flag = true
+	a.fromFlags(o, &r.from)
 	o.yesNo(&r.overwrite, "overwrite", "let sinks overwrite output that they do not know of").flag = true
 	o.number(&c.TaskManagers, "taskmanagers", "number of TaskManagers in this process (default 1)").flag = true
 	o.number(&c.Slots, "slots", "slots of each TaskManager (default: as many as the job needs)").flag = true
@@ -54,6 +55,9 @@ func (a *App) runCommand() *cobra.Command {
 			return wrongInput(err)
 		}
 		s.Spec, s.Overwrite = spec, r.overwrite
+		if err := r.from.into(&s); err != nil {
+			return err
+		}
 		c.Programs, c.Version, c.Log = a.Programs, Version, logger(a.Stderr, level)
 		c.InMemory = c.Dir == ""
 		defer a.deadline(ctx, c.ShutdownTimeout)()
@@ -147,7 +151,7 @@ func (a *App) leftover(ctx context.Context, jobs rpc.Jobs, s coordinator.Submiss
 		if err != nil {
 			return "", err
 		}
-		if !s.Fresh && sameSpec(d.Spec, s.Spec) {
+		if !s.Fresh && (s.From == "" || s.From == d.Job.From) && sameSpec(d.Spec, s.Spec) {
 			if j.Checkpoint > 0 {
 				fmt.Fprintf(a.Stderr, "job %q (%s) goes on from checkpoint %d of an earlier run (--fresh starts from nothing)\n", j.Name, j.ID, uint64(j.Checkpoint))
 			} else {
@@ -155,7 +159,7 @@ func (a *App) leftover(ctx context.Context, jobs rpc.Jobs, s coordinator.Submiss
 			}
 			return j.ID, nil
 		}
-		if d.Spec.Settings.OnCancel == "delete" && !s.Fresh && j.Checkpoint > 0 {
+		if d.Spec.Settings.OnCancel == "delete" && !s.Fresh && s.From == "" && j.Checkpoint > 0 {
 			return "", &codeError{code: Refused, err: fmt.Errorf(
 				"job %q of an earlier run has not ended, was started in another way, and its checkpoint.on-cancel is delete: run it as before to go on, or with --fresh to lose checkpoint %d",
 				j.Name, uint64(j.Checkpoint))}

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/cairnstream/cairn/blob"
-	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/serve"
 	"github.com/cairnstream/cairn/snapshot"
 	"github.com/cairnstream/cairn/statebackend/stored"
@@ -37,58 +35,6 @@ func placeOf(text string) (blob.Location, error) {
 	return blob.Location{Scheme: blob.SchemeFile, Path: filepath.ToSlash(dir)}, nil
 }
 
-// place is where a snapshot may be: below root, in the store there.
-type place struct {
-	root    blob.Location
-	dir     string // Key of the folder, without a slash at its end.
-	cluster string // With job and no checkpoint: the newest one is meant.
-	job     job.ID //
-	id      job.CheckpointID
-}
-
-// split finds the root of the store that a folder lies in. Those of checkpoints are .../CLUSTER/jobs/JOB/checkpoints/N, and
-// the objects' keys begin with the cluster; that of a savepoint has a store of its own.
-func split(loc blob.Location) (place, error) {
-	var names []string
-	for n := range strings.SplitSeq(strings.Trim(loc.Path, "/"), "/") {
-		if n != "" {
-			names = append(names, n)
-		}
-	}
-	if n := len(names); n > 0 && names[n-1] == manifestName {
-		names = names[:n-1]
-	}
-	n := len(names)
-	at := func(keep int) place {
-		p := place{root: loc, dir: strings.Join(names[keep:], "/")}
-		p.root.Path = strings.Join(names[:keep], "/")
-		if loc.Scheme == blob.SchemeFile {
-			p.root.Path = "/" + p.root.Path
-		}
-		return p
-	}
-	if n == 0 {
-		return place{}, errors.New("it names no folder")
-	}
-	if n >= 5 && names[n-4] == "jobs" && names[n-2] == "checkpoints" {
-		if id, err := strconv.ParseUint(names[n-1], 10, 64); err == nil && id > 0 {
-			p := at(n - 5)
-			p.cluster, p.job, p.id = names[n-5], job.ID(names[n-3]), job.CheckpointID(id)
-			return p, blob.CheckKey(p.dir)
-		}
-	}
-	if n >= 4 && names[n-3] == "jobs" && names[n-1] == "checkpoints" {
-		names, n = names[:n-1], n-1
-	}
-	if n >= 3 && names[n-2] == "jobs" {
-		p := at(n - 3)
-		p.cluster, p.job = names[n-3], job.ID(names[n-1])
-		return p, blob.CheckKey(p.dir)
-	}
-	p := at(n - 1)
-	return p, blob.CheckKey(p.dir)
-}
-
 // openSnapshot finds and opens the snapshot that a folder or URL names.
 func (a *App) openSnapshot(ctx context.Context, text string) (*opened, error) {
 	t, err := a.locate(ctx, text)
@@ -104,20 +50,20 @@ func (a *App) openSnapshot(ctx context.Context, text string) (*opened, error) {
 }
 
 // newest is the manifest of a job's newest checkpoint.
-func (a *App) newest(ctx context.Context, store blob.Store, p place, text string) (string, error) {
-	all, err := snapshot.NewStore(store, p.cluster)
+func (a *App) newest(ctx context.Context, store blob.Store, p snapshot.Folder, text string) (string, error) {
+	all, err := snapshot.NewStore(store, p.Cluster)
 	if err != nil {
 		return "", usage("snapshot "+text, err.Error())
 	}
-	list, err := all.ListCheckpoints(ctx, p.job)
+	list, err := all.ListCheckpoints(ctx, p.Job)
 	if err != nil {
 		return "", storedError(err)
 	}
 	if len(list) == 0 {
-		return "", &codeError{code: NotFound, err: fmt.Errorf("snapshot %s: there is no checkpoint of job %s", text, p.job)}
+		return "", &codeError{code: NotFound, err: fmt.Errorf("snapshot %s: there is no checkpoint of job %s", text, p.Job)}
 	}
 	last := list[len(list)-1]
-	fmt.Fprintf(a.Stderr, "job %s: checkpoint %d, the newest of %d\n", p.job, uint64(last.Checkpoint), len(list))
+	fmt.Fprintf(a.Stderr, "job %s: checkpoint %d, the newest of %d\n", p.Job, uint64(last.Checkpoint), len(list))
 	return last.Key, nil
 }
 

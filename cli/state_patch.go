@@ -21,6 +21,7 @@ import (
 	"github.com/cairnstream/cairn/codec"
 	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/serve"
+	"github.com/cairnstream/cairn/snapshot"
 	"github.com/cairnstream/cairn/statebackend/stored"
 )
 
@@ -175,17 +176,17 @@ func readSchema(name string) (*stored.Snapshot, error) {
 // makeSavepoint applies the changes in files, all of which have to be right, and writes the savepoint.
 func (a *App) makeSavepoint(ctx context.Context, s *stored.Snapshot, files []string, to, format string) error {
 	loc, err := placeOf(to)
-	var p place
+	var p snapshot.Folder
 	if err == nil {
-		p, err = split(blob.Location{Scheme: loc.Scheme, Path: loc.Path})
+		p, err = snapshot.ParseFolder(blob.Location{Scheme: loc.Scheme, Path: loc.Path})
 	}
-	if err == nil && p.job != "" {
+	if err == nil && p.Job != "" {
 		err = errors.New("checkpoints of jobs lie below such a folder: choose another one for a savepoint")
 	}
 	if err != nil {
 		return usage("--to", err.Error())
 	}
-	loc.Path = p.root.Path
+	loc.Path = p.Root.Path
 	e := stored.NewEditor(s, now())
 	if err := applyFiles(ctx, s, e, files); err != nil {
 		return err
@@ -195,7 +196,7 @@ func (a *App) makeSavepoint(ctx context.Context, s *stored.Snapshot, files []str
 		return err
 	}
 	defer closeStore()
-	key, err := e.Write(ctx, store, p.dir)
+	key, err := e.Write(ctx, store, p.Dir)
 	if errors.Is(err, blob.ErrExists) {
 		return &codeError{code: Refused, err: fmt.Errorf("--to %s: there is something already, and nothing is overwritten: %w", to, err)}
 	}

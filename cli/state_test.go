@@ -15,6 +15,7 @@ import (
 	"github.com/cairnstream/cairn/blob/local"
 	"github.com/cairnstream/cairn/operator"
 	"github.com/cairnstream/cairn/operator/window"
+	"github.com/cairnstream/cairn/snapshot"
 	"github.com/cairnstream/cairn/stream"
 	"github.com/cairnstream/cairn/streamtest"
 	"github.com/cairnstream/cairn/watermark"
@@ -223,11 +224,11 @@ func TestPlaces(t *testing.T) {
 		"/a/c/jobs/j/checkpoints/none": "file:///a/c/jobs/j/checkpoints none   0",
 	} {
 		loc, err := placeOf(text)
-		var p place
+		var p snapshot.Folder
 		if err == nil {
-			p, err = split(loc)
+			p, err = snapshot.ParseFolder(loc)
 		}
-		got := fmt.Sprintf("%v %s %s %s %d", p.root, p.dir, p.cluster, p.job, uint64(p.id))
+		got := fmt.Sprintf("%v %s %s %s %d", p.Root, p.Dir, p.Cluster, p.Job, uint64(p.Checkpoint))
 		if err != nil {
 			got = err.Error()
 		}

@@ -19,6 +19,7 @@ func (a *App) submitCommand() *cobra.Command {
 	a.jobFlags(&c.options, &r)
 	c.text(&r.name, "name", "NAME", "of the job (default: that of the program)").flag = true
 	c.yesNo(&s.Fresh, "fresh", "start from nothing, not from the newest checkpoint of an earlier job of that name").flag = true
+	a.fromFlags(&c.options, &r.from)
 	c.yesNo(&r.overwrite, "overwrite", "let sinks overwrite output that they do not know of").flag = true
 	c.text(&s.RequestID, "request-id", "ID", "repeating a submission with the same id gives the same job").flag = true
 	c.yesNo(&wait, "wait", "follow the job until it has ended; the exit code tells how").flag = true
@@ -28,6 +29,9 @@ func (a *App) submitCommand() *cobra.Command {
 			return err
 		}
 		s.Overwrite = r.overwrite
+		if err := r.from.into(&s); err != nil {
+			return err
+		}
 		res, err := jobs.Submit(ctx, s)
 		if err != nil {
 			return err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,19 +35,19 @@ type target struct {
 // locate finds the manifest of the snapshot that a folder or URL names. It need not be there.
 func (a *App) locate(ctx context.Context, text string) (*target, error) {
 	loc, err := placeOf(text)
-	var p place
+	var p snapshot.Folder
 	if err == nil {
-		p, err = split(loc)
+		p, err = snapshot.ParseFolder(loc)
 	}
 	if err != nil {
 		return nil, usage("SNAPSHOT", err.Error()) // Without the text, which may have a secret in it.
 	}
-	store, done, err := serve.OpenBlob(ctx, p.root, true)
+	store, done, err := serve.OpenBlob(ctx, p.Root, true)
 	if err != nil {
 		return nil, noSnapshot(text, err)
 	}
-	key := path.Join(p.dir, manifestName)
-	if p.job != "" && p.id == 0 {
+	key := p.Manifest()
+	if p.Job != "" && p.Checkpoint == 0 {
 		if key, err = a.newest(ctx, store, p, text); err != nil {
 			done()
 			return nil, err

@@ -193,6 +193,7 @@ func (l *jobLoop) complete(a checkpoint.Complete) {
 			l.c.send(w, job.Complete{Run: l.runOf(a.Attempt), UpTo: a.ID})
 		}
 	}
+	l.begun()
 	l.completed(a)
 	l.later(func() { l.stepLife(lifecycle.CheckpointCompleted{Attempt: a.Attempt}) })
 }

@@ -24,11 +24,15 @@ import (
 type Options struct {
 	Cluster    string // Prefix of all keys. Required.
 	Store      metastore.Store
-	Leadership metastore.Leadership  // Won, and not yet used by anybody else.
-	Blob       blob.Store            // Holds the objects of checkpoints, below the cluster's name. Required.
-	Manifests  Manifests             // Default: a snapshot.Store on Blob.
-	Log        *zap.Logger           // Default: none.
-	Metrics    prometheus.Registerer // Default: none.
+	Leadership metastore.Leadership // Won, and not yet used by anybody else.
+	Blob       blob.Store           // Holds the objects of checkpoints, below the cluster's name. Required.
+	BlobURL    string               // Of Blob. Empty: no URL names it.
+	Manifests  Manifests            // Default: a snapshot.Store on Blob.
+	// OpenBlob opens another blob store that is there, for a snapshot that a job begins with; the function that it returns
+	// closes it. It waits no longer than until ctx is done. Default: none can be opened.
+	OpenBlob func(ctx context.Context, url string) (blob.Store, func(), error)
+	Log      *zap.Logger           // Default: none.
+	Metrics  prometheus.Registerer // Default: none.
 	// Heartbeat is how often workers say that they live; default 1 s. A session that was silent for
 	// more than MaxMissed ticks (default 3) is lost. Ticks are counted, not time: a JobManager that was
 	// itself stopped finds what arrived meanwhile before it counts three.
@@ -69,6 +73,11 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Jitter == nil {
 		o.Jitter = rand.Float64
+	}
+	if o.OpenBlob == nil {
+		o.OpenBlob = func(_ context.Context, url string) (blob.Store, func(), error) {
+			return nil, nil, fmt.Errorf("%s: this JobManager opens no other store than its own", url)
+		}
 	}
 	if o.NewID == nil {
 		o.NewID = randomID

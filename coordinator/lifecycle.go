@@ -107,6 +107,7 @@ func (l *jobLoop) persist(a lifecycle.Persist) {
 	l.onRecord = append(append([]job.Attempt(nil), former...), a.Attempt)
 	newest := l.cp.Newest()
 	key := l.pointers[newest].Manifest
+	from := l.rec.submission.From
 	l.async("attempt", func(ctx context.Context) (any, error) {
 		answer := persisted{attempt: a.Attempt, key: key}
 		sctx, cancel := context.WithTimeout(ctx, l.c.opt.StoreTimeout)
@@ -116,16 +117,24 @@ func (l *jobLoop) persist(a lifecycle.Persist) {
 			return answer, err
 		}
 		answer.durable = true
-		if newest == 0 {
+		var err error
+		switch {
+		case newest > 0:
+			if answer.manifest, err = l.loadManifest(ctx, key); err != nil {
+				err = fmt.Errorf("read checkpoint %d: %w", newest, err)
+			}
+		case from != nil:
+			answer.key, answer.from = from.Manifest, from
+			answer.manifest, err = l.c.loadSource(ctx, from)
+		default:
 			return answer, nil
 		}
-		m, err := l.loadManifest(ctx, key)
+		if err == nil && l.rec.older(answer.manifest) {
+			_, err = l.rec.submission.Adapt.apply(answer.manifest, l.rec.spec, answer.manifest.Job == l.rec.id)
+		}
 		if err != nil {
-			answer.err = fmt.Errorf("read checkpoint %d: %w", newest, err)
-			answer.refused = !passing(err)
-			return answer, nil
+			answer.err, answer.refused = err, !passing(err)
 		}
-		answer.manifest = m
 		return answer, nil
 	})
 }
@@ -136,7 +145,7 @@ func (l *jobLoop) persisted(m persisted) {
 	}
 	switch {
 	case m.err == nil:
-		l.restore, l.restoreKey = m.manifest, m.key
+		l.restore, l.restoreKey, l.restoreFrom = m.manifest, m.key, m.from
 		l.stepLife(lifecycle.Persisted{Attempt: m.attempt})
 	case m.refused:
 		l.stepLife(lifecycle.RestoreRefused{Attempt: m.attempt, Failure: job.Failure{Class: job.ClassRefused, Message: m.err.Error()}})
@@ -157,16 +166,22 @@ func (l *jobLoop) deploy(a lifecycle.Deploy) {
 	}
 	l.nextAttempt()
 	l.restored = 0
+	store := ""
 	if l.restore != nil {
 		l.restored = l.restore.Checkpoint
-		l.note("restore", fmt.Sprintf("attempt %d goes on from checkpoint %d", a.Attempt, l.restored))
+		text := fmt.Sprintf("attempt %d goes on from checkpoint %d", a.Attempt, l.restored)
+		if f := l.restoreFrom; f != nil {
+			text += fmt.Sprintf(" of job %s, %s", f.Job, f.Snapshot)
+			store = f.Store
+		}
+		l.note("restore", text)
 	}
 	l.log.Info("deploy", zap.Uint64("attempt", uint64(a.Attempt)), zap.Int("tasks", len(a.Placements)),
 		zap.Int("workers", len(order)), zap.Uint64("checkpoint", uint64(l.restored)))
 	for _, w := range order {
 		l.c.send(w, job.Deploy{
 			Run: l.runOf(a.Attempt), Spec: l.rec.spec, Fingerprint: l.fingerprint, Placements: a.Placements,
-			Tasks: byWorker[w], Restore: restoreFor(l.plan, l.restore, l.restoreKey, byWorker[w]),
+			Tasks: byWorker[w], Restore: restoreFor(l.plan, l.restore, store, l.restoreKey, byWorker[w]),
 		})
 	}
 	l.restore = nil // The tasks have it; a manifest may be large.

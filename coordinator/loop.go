@@ -36,6 +36,7 @@ type (
 		durable  bool
 		manifest *snapshot.Manifest
 		key      string
+		from     *source // Where that is from, if it is no checkpoint of the job.
 		err      error
 		refused  bool // The manifest cannot be loaded, ever.
 	}
@@ -53,6 +54,12 @@ type (
 	concluded struct{}
 	deleted   struct{ id job.CheckpointID }
 	swept     struct{}
+	pinAsked  struct {
+		by    job.ID
+		id    job.CheckpointID
+		reply chan<- bool // Whether there is such a checkpoint.
+	}
+	pinEnded struct{ by job.ID }
 )
 
 // jobLoop is one job. Its goroutine owns everything in it but e, deletions and c.
@@ -76,12 +83,14 @@ type jobLoop struct {
 	held         *lifecycle.Persist           // Waits until no publication is open.
 	restore      *snapshot.Manifest           // What the present attempt starts from.
 	restoreKey   string
+	restoreFrom  *source
 	sessions     map[job.WorkerID]uint64 // Of the placement.
 	tokens       map[checkpoint.Token]chan<- checkpoint.Reply
 	lastToken    checkpoint.Token
 	terminal     *terminal // The record of the end; it is durable when ended is set.
 	ended        bool
 	sweeping     bool
+	begunDone    bool                 // What the job began with was let go.
 	told         map[string]time.Time // When a worker was last told to end a stale attempt.
 
 	dirty bool // The view is out of date.
@@ -140,6 +149,9 @@ func (l *jobLoop) run(ctx context.Context) error {
 		return err
 	}
 	l.cp = checkpoint.New(checkpoint.ConfigOf(l.rec.spec.Settings), history)
+	if l.cp.Newest() > 0 {
+		l.begun() // Again, should the leader before have died on it.
+	}
 	l.stepCheckpoint(checkpoint.Due{})
 	switch {
 	case l.ended && l.unwanted():
@@ -187,14 +199,18 @@ func (l *jobLoop) run(ctx context.Context) error {
 
 // over tells whether nothing is left to do.
 func (l *jobLoop) over() bool {
-	return l.ended && len(l.cp.Pending()) == 0 && !l.cp.Discarding() && !l.sweeping
+	return l.ended && len(l.cp.Pending()) == 0 && !l.cp.Discarding() && !l.sweeping && !(l.unwanted() && l.cp.Pinned())
 }
 
 // abandon answers who still waits.
 func (l *jobLoop) abandon() {
 	for _, m := range l.e.mail.close() {
-		if ask, ok := m.(triggerAsked); ok {
+		switch ask := m.(type) {
+		case triggerAsked:
 			ask.reply <- checkpoint.Reply{Verdict: checkpoint.VerdictNotRunning}
+		case pinAsked:
+			_, kept := l.pointers[ask.id]
+			ask.reply <- kept
 		}
 	}
 	for _, reply := range l.tokens {
@@ -280,6 +296,18 @@ func (l *jobLoop) handle(m any) {
 		l.stepCheckpoint(checkpoint.Deleted{ID: m.id})
 	case swept:
 		l.sweeping = false
+	case pinAsked:
+		_, kept := l.pointers[m.id]
+		if _, again := l.rec.pins[m.by]; kept && !again {
+			l.rec.pins[m.by] = m.id
+			l.stepCheckpoint(checkpoint.Pin{ID: m.id})
+		}
+		m.reply <- kept
+	case pinEnded:
+		if id, ok := l.rec.pins[m.by]; ok {
+			delete(l.rec.pins, m.by)
+			l.stepCheckpoint(checkpoint.Unpin{ID: id})
+		}
 	}
 }
 

@@ -37,12 +37,12 @@ func manifestOf(plan *job.Plan, snapshots map[job.Task]checkpoint.Snapshot) map[
 	return out
 }
 
-// restoreFor cuts a manifest down to the operators of some tasks.
-func restoreFor(plan *job.Plan, m *snapshot.Manifest, key string, tasks []job.Task) *job.Restore {
+// restoreFor cuts a manifest down to the operators of some tasks. store is the URL of another store than the cluster's.
+func restoreFor(plan *job.Plan, m *snapshot.Manifest, store, key string, tasks []job.Task) *job.Restore {
 	if m == nil {
 		return nil
 	}
-	r := &job.Restore{Checkpoint: m.Checkpoint, Job: m.Job, Manifest: key, Operators: map[string]job.OperatorSnapshot{}}
+	r := &job.Restore{Checkpoint: m.Checkpoint, Job: m.Job, Store: store, Manifest: key, Operators: map[string]job.OperatorSnapshot{}}
 	for _, t := range tasks {
 		v := plan.Vertices[plan.Vertex(t.Vertex)]
 		for _, i := range v.Operators {

@@ -76,6 +76,8 @@ func (l *jobLoop) initProgress(found bool) {
 	switch {
 	case found:
 		l.note("note", "taken over by this JobManager")
+	case l.rec.submission.From != nil:
+		l.note("note", "begins with "+l.rec.submission.From.Snapshot)
 	case l.rec.submission.Resumed > 0:
 		l.note("note", fmt.Sprintf("goes on from checkpoint %d", l.rec.submission.Resumed))
 	default:
@@ -239,6 +241,9 @@ func (l *jobLoop) view() view {
 		ID: l.rec.id, Name: s.Name, Program: s.Program, Version: s.Version, State: JobState(l.life.State()), Reason: l.reason,
 		Attempt: l.life.Attempt(), Restarts: int64(l.restarts()), Parallelism: s.Settings.Parallelism, Slots: l.plan.Slots(),
 		Submitted: l.rec.submission.Submitted, Started: l.started, Counters: l.totals(),
+	}
+	if f := l.rec.submission.From; f != nil {
+		j.From = f.Snapshot
 	}
 	p := Progress{
 		Incidents: l.life.History(), CheckpointsCompleted: l.completes, CheckpointsFailed: l.fails, CheckpointsSkipped: l.skipped,

@@ -30,6 +30,8 @@ import (
 //	jobs/ID/discard/N                   its deletion has begun: pointer
 //	jobs/ID/submission/N/cancel         its end was asked for
 //	jobs/ID/submission/N/terminal       it is over: terminal
+//	jobs/ID/submission/N/claimed        the snapshot that it claimed is deleted
+//	jobs/ID/pin/N/OTHER                 the job OTHER begins with checkpoint N, and has none of its own yet
 //
 // Only what is below the newest submission of a job counts: a request that was under way for very long
 // may write below an older one after that was removed.
@@ -57,6 +59,9 @@ type (
 		Submitted time.Time
 		Pieces    int              // Of the spec.
 		Resumed   job.CheckpointID `json:",omitempty"`
+		From      *source          `json:",omitempty"` // What it begins with, as long as it has no checkpoint of its own.
+		Adapt     Adaptation       // Of what is older than First.
+		First     job.Attempt      // The first attempt that it may have.
 	}
 	attemptRecord struct {
 		Epoch    job.Epoch
@@ -98,10 +103,13 @@ type jobRecord struct {
 	nextID      job.CheckpointID
 	checkpoints map[job.CheckpointID]pointer
 	discarding  map[job.CheckpointID]pointer
+	pins        map[job.ID]job.CheckpointID // By the job that begins with one.
 	cancel      bool
+	claimed     bool
 	terminal    *terminal
 	ends        map[int]*terminal // By submission, while it is read.
 	cancels     map[int]bool
+	claims      map[int]bool
 }
 
 // records reads and writes what is on record.
@@ -255,7 +263,7 @@ func (r records) read(ctx context.Context, under string) ([]*jobRecord, error) {
 		j := byID[job.ID(id)]
 		if j == nil {
 			j = &jobRecord{id: job.ID(id), nextID: 1, checkpoints: map[job.CheckpointID]pointer{}, discarding: map[job.CheckpointID]pointer{},
-				ends: map[int]*terminal{}, cancels: map[int]bool{}}
+				pins: map[job.ID]job.CheckpointID{}, ends: map[int]*terminal{}, cancels: map[int]bool{}, claims: map[int]bool{}}
 			byID[j.id] = j
 			out = append(out, j)
 		}
@@ -264,7 +272,10 @@ func (r records) read(ctx context.Context, under string) ([]*jobRecord, error) {
 		}
 	}
 	for _, j := range out {
-		j.terminal, j.cancel = j.ends[j.submission.N], j.cancels[j.submission.N]
+		j.terminal, j.cancel, j.claimed = j.ends[j.submission.N], j.cancels[j.submission.N], j.claims[j.submission.N]
+		if f := j.submission.From; f != nil {
+			j.nextID = max(j.nextID, f.Checkpoint+1)
+		}
 		prefix := string(j.id) + "/" + number(j.submission.N)
 		if j.spec, err = decodeSpec(pieces[prefix]); err != nil {
 			return nil, fmt.Errorf("read the spec of job %s: %w", j.id, err)
@@ -295,6 +306,8 @@ func (j *jobRecord) add(rest string, value []byte, pieces map[string][][]byte) e
 			}
 		case "cancel":
 			j.cancels[int(n)] = true
+		case "claimed":
+			j.claims[int(n)] = true
 		case "terminal":
 			j.ends[int(n)] = &terminal{}
 			return json.Unmarshal(value, j.ends[int(n)])
@@ -310,6 +323,11 @@ func (j *jobRecord) add(rest string, value []byte, pieces map[string][][]byte) e
 		if a.Attempt >= j.attempt.Attempt {
 			j.attempt = a
 		}
+	case "pin":
+		if len(parts) != 3 {
+			return errors.New("want pin/N/JOB")
+		}
+		j.pins[job.ID(parts[2])] = job.CheckpointID(n)
 	case "ids":
 		j.nextID = max(j.nextID, job.CheckpointID(n))
 	case "checkpoint", "discard":

@@ -19,7 +19,7 @@ import (
 // found reads the manifests of the checkpoints on record, for the objects that they refer to. That
 // of one that is damaged for good protects nothing; restoring from it fails with a clear error.
 func (l *jobLoop) found(ctx context.Context) (checkpoint.History, error) {
-	h := checkpoint.History{Next: l.rec.nextID}
+	h := checkpoint.History{Next: l.rec.nextID, Pinned: slices.Collect(maps.Values(l.rec.pins))}
 	load := func(n job.CheckpointID, p pointer) (checkpoint.Committed, error) {
 		for pause := minPause; ; pause = min(2*pause, time.Second) {
 			m, err := l.loadManifest(ctx, p.Manifest)

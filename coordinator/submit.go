@@ -12,6 +12,7 @@ import (
 
 	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/metastore"
+	"github.com/cairnstream/cairn/snapshot"
 )
 
 // maxRequestID bounds the length of a request id in bytes.
@@ -30,6 +31,9 @@ func randomID() job.ID {
 //   - A name whose job failed, or was cancelled and kept its checkpoints, goes on from the newest one,
 //     under the same id, unless Fresh.
 //   - Otherwise a new job begins, from nothing.
+//   - With a snapshot to begin with, a new job begins, whatever there is of that name. It only reads the
+//     snapshot; its own first checkpoint refers to nothing of it. Until then every start of it, also
+//     by a later submission of its name, begins with the snapshot again.
 //
 // The job is durable when Submit returns.
 func (c *Coordinator) Submit(ctx context.Context, s Submission) (Submitted, error) {
@@ -39,6 +43,9 @@ func (c *Coordinator) Submit(ctx context.Context, s Submission) (Submitted, erro
 	}
 	if _, err := job.NewPlan(s.Spec.Graph, s.Spec.Settings); err != nil {
 		return Submitted{}, errorf(ErrInvalid, "%w", err)
+	}
+	if err := s.validate(); err != nil {
+		return Submitted{}, err
 	}
 	if len(s.RequestID) > maxRequestID {
 		return Submitted{}, errorf(ErrInvalid, "the request id has %d bytes: the limit is %d", len(s.RequestID), maxRequestID)
@@ -89,6 +96,12 @@ func (c *Coordinator) record(ctx context.Context, s Submission, told func(error)
 	if former != nil {
 		forget = former.request
 	}
+	from := r.submission.From
+	undo := func() {
+		if !goesOn {
+			c.unpinned(from, r.id)
+		}
+	}
 	ok, err := c.records.insist(ctx, c.opt.StoreTimeout, func(ctx context.Context) (bool, error) {
 		return c.records.putSubmission(ctx, r.id, r.submission, r.spec, goesOn, forget)
 	}, func(err error) {
@@ -102,7 +115,21 @@ func (c *Coordinator) record(ctx context.Context, s Submission, told func(error)
 		err = errorf(ErrFailed, "submission %d of job %s is on record already", r.submission.N, r.id)
 	}
 	if err != nil {
+		undo()
 		return Submitted{}, err
+	}
+	if from != nil && from.Pinned && !goesOn {
+		// Again: the job that has it may have ended and begun anew meanwhile, without knowing of this one.
+		if err := c.pin(ctx, from, r.id); err != nil {
+			c.log.Warn("the checkpoint that a job begins with may not be kept", zap.String("job", string(r.id)), zap.Error(err))
+		}
+	}
+	if former != nil && former.from != nil && former.from.Pinned && former.from != from {
+		// The job that had the name does not begin with it any more.
+		if err := c.records.unpin(ctx, former.from, former.id); err != nil {
+			c.log.Warn("a checkpoint stays pinned", zap.String("job", string(former.id)), zap.Error(err))
+		}
+		c.unpinned(former.from, former.id)
 	}
 	if err := c.adopt(r, false); err != nil {
 		return Submitted{}, err
@@ -117,7 +144,11 @@ func (c *Coordinator) record(ctx context.Context, s Submission, told func(error)
 	c.log.Info("job submitted", zap.String("job", string(r.id)), zap.String("name", s.Spec.Name), zap.String("program", s.Spec.Program),
 		zap.String("version", s.Spec.Version), zap.Uint64("checkpoint", uint64(r.submission.Resumed)))
 	v, _ := e.look()
-	return Submitted{Job: v.detail.Job, ResumedFrom: r.submission.Resumed, Notes: notes}, nil
+	resumed := r.submission.Resumed
+	if resumed == 0 && from != nil {
+		resumed = from.Checkpoint
+	}
+	return Submitted{Job: v.detail.Job, ResumedFrom: resumed, Notes: notes}, nil
 }
 
 // claim makes this the only submission of its name and request, or finds the job that the request
@@ -178,16 +209,19 @@ func (c *Coordinator) release(s Submission) {
 type former struct {
 	id      job.ID
 	request string
+	from    *source // That it began with.
 }
 
-// prepare decides whether the job goes on or begins.
+// prepare decides whether the job goes on or begins, and with what. What it begins with is pinned.
 func (c *Coordinator) prepare(ctx context.Context, s Submission) (*jobRecord, *former, []string, error) {
 	c.mu.Lock()
 	entry := c.mu.jobs[c.mu.names[s.Spec.Name]]
 	c.mu.Unlock()
-	r := &jobRecord{id: c.opt.NewID(), nextID: 1, checkpoints: map[job.CheckpointID]pointer{}, discarding: map[job.CheckpointID]pointer{}}
+	r := &jobRecord{id: c.opt.NewID(), nextID: 1, checkpoints: map[job.CheckpointID]pointer{}, discarding: map[job.CheckpointID]pointer{}, pins: map[job.ID]job.CheckpointID{}}
 	var notes []string
 	var f *former
+	var from *source
+	adapt := s.Adapt
 	if entry != nil {
 		ctx, cancel := context.WithTimeout(ctx, c.opt.StoreTimeout)
 		defer cancel()
@@ -195,13 +229,22 @@ func (c *Coordinator) prepare(ctx context.Context, s Submission) (*jobRecord, *f
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		f = &former{old.id, old.submission.Request}
+		f = &former{id: old.id, request: old.submission.Request}
 		newest := old.newest()
+		f.from = old.submission.From
 		what := fmt.Sprintf("job %s of this name, which has %s", old.id, endText(old.terminal))
 		switch {
 		case old.terminal == nil:
 			return nil, nil, nil, errorf(ErrRefused, "job %q has not ended", s.Spec.Name)
+		case s.From != "":
+			if newest > 0 && old.terminal.State != JobFinished {
+				notes = append(notes, fmt.Sprintf("checkpoint %d of %s is left aside", newest, what))
+			}
 		case old.terminal.State == JobFinished:
+		case newest == 0 && f.from != nil && !s.Fresh:
+			r, from, adapt = old, f.from, old.submission.Adapt.merge(s.Adapt)
+			r.terminal, r.cancel = nil, false
+			notes = append(notes, fmt.Sprintf("begins again with %s, as %s, and left no checkpoint", from.Snapshot, what))
 		case newest == 0:
 			notes = append(notes, "starts from nothing: "+what+" and left no checkpoint")
 		case s.Fresh:
@@ -212,12 +255,50 @@ func (c *Coordinator) prepare(ctx context.Context, s Submission) (*jobRecord, *f
 		default:
 			r = old
 			r.terminal, r.cancel = nil, false
+			if old.checkpoints[newest].Attempt < old.submission.First { // It is from before that was adapted.
+				adapt = old.submission.Adapt.merge(s.Adapt)
+			}
 			notes = append(notes, fmt.Sprintf("goes on from checkpoint %d of %s", newest, what))
 		}
 	}
-	r.submission = submission{N: r.submission.N + 1, Name: s.Spec.Name, Request: s.RequestID, Submitted: time.Now(), Resumed: r.newest()}
-	r.spec = s.Spec
-	return r, f, notes, nil
+	r.submission = submission{
+		N: r.submission.N + 1, Name: s.Spec.Name, Request: s.RequestID, Submitted: time.Now(), Resumed: r.newest(), Adapt: adapt,
+		First: r.attempt.Attempt + 1,
+	}
+	r.spec, r.claimed = s.Spec, false
+	more, err := c.begin(ctx, s, r, from)
+	return r, f, append(notes, more...), err
+}
+
+// begin reads what the job of a record begins or goes on with, and refuses what cannot be restored.
+func (c *Coordinator) begin(ctx context.Context, s Submission, r *jobRecord, from *source) (notes []string, err error) {
+	var m *snapshot.Manifest
+	switch {
+	case s.From != "":
+		if from, m, err = c.resolve(ctx, s, r.id); err == nil {
+			notes = append(notes, fmt.Sprintf("begins with checkpoint %d of job %s (%s)", m.Checkpoint, m.Job, m.JobName))
+			r.nextID = max(r.nextID, m.Checkpoint+1)
+		}
+	case from != nil:
+		if m, err = c.loadSource(ctx, from); err != nil {
+			err = sourceError(err)
+		}
+	case r.newest() > 0:
+		ctx, cancel := context.WithTimeout(ctx, c.opt.BlobTimeout)
+		defer cancel()
+		if m, err = c.opt.Manifests.LoadManifest(ctx, r.checkpoints[r.newest()].Manifest); err != nil {
+			return nil, nil // It is read again by the job, which waits for the store, and says what is wrong.
+		}
+	}
+	r.submission.From = from
+	if err != nil || m == nil {
+		return nil, err
+	}
+	more, err := r.submission.Adapt.apply(m, s.Spec, m.Job == r.id)
+	if err != nil && s.From != "" {
+		c.unpinned(from, r.id)
+	}
+	return append(notes, more...), err
 }
 
 func endText(t *terminal) string {

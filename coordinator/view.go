@@ -45,6 +45,21 @@ type Submission struct {
 	RequestID string // Chosen by the caller; empty: no protection against a repetition.
 	Fresh     bool   // Start from nothing, not from the newest checkpoint of an earlier job of that name.
 	Overwrite bool   // Sinks may overwrite output that they do not know of.
+	// From is the snapshot to begin with, in place of the newest checkpoint of an earlier job of that name: the URL of the
+	// folder of a checkpoint or savepoint, of this cluster or another one, JOB/latest or JOB/checkpoint/N. Empty for none.
+	From string
+	// Claim makes the savepoint From the job's own: it is deleted when the first checkpoint of the job has completed.
+	Claim bool
+	Adapt Adaptation // Of what the job begins with.
+}
+
+// Adaptation says in what a job may differ from the snapshot that it begins with. It is stored with the job and holds for every
+// restore from a snapshot that is older than the submission.
+type Adaptation struct {
+	AllowDropped bool              `json:",omitempty"` // Operators of the snapshot that the job does not have are left out.
+	AllowDrained bool              `json:",omitempty"` // The snapshot was taken at the end of all data.
+	DropStates   []string          `json:",omitempty"` // States that are left out, each OPERATOR/STATE.
+	Rename       map[string]string `json:",omitempty"` // What operators of the snapshot are called in the job.
 }
 
 // Submitted is the answer to a Submission.
@@ -72,6 +87,7 @@ type Job struct {
 	Ended        time.Time
 	Checkpoint   job.CheckpointID // The newest committed one; 0: none.
 	Checkpointed time.Time
+	From         string       // The snapshot that it began with, if that was not its own.
 	Failure      *job.Failure `json:",omitempty"` // The last one.
 	// Counters are sums over tasks and attempts: records_in of readers, records_out of the last
 	// vertices, everything else of all tasks. Work that was repeated counts again.

@@ -34,6 +34,9 @@ func (r records) putSubmission(ctx context.Context, id job.ID, s submission, spe
 	if forget != "" && forget != s.Request {
 		txn.Deletes = append(txn.Deletes, r.request(forget))
 	}
+	if f := s.From; f != nil && f.Pinned {
+		txn.Puts = append(txn.Puts, metastore.Put{Key: r.pin(f, id), Value: mustJSON(s.Epoch)})
+	}
 	if goesOn {
 		txn.DeletePrefixes = append(txn.DeletePrefixes, r.job(id, "submission/"+number(s.N-1)+"/"))
 	}
@@ -94,6 +97,21 @@ func (r records) discard(ctx context.Context, id job.ID, n job.CheckpointID, p p
 // forget removes that note.
 func (r records) forget(ctx context.Context, id job.ID, n job.CheckpointID) error {
 	return r.commit(ctx, metastore.Txn{Deletes: []string{r.job(id, "discard/"+number(n))}})
+}
+
+// unpin lets go of the checkpoint that a job has begun with.
+func (r records) unpin(ctx context.Context, f *source, by job.ID) error {
+	return r.commit(ctx, metastore.Txn{Deletes: []string{r.pin(f, by)}})
+}
+
+func (r records) pin(f *source, by job.ID) string {
+	return r.job(f.Job, "pin/"+number(f.Checkpoint)+"/"+string(by))
+}
+
+// putClaimed records that the snapshot that a submission claimed is deleted.
+func (r records) putClaimed(ctx context.Context, id job.ID, submission int) error {
+	key := r.job(id, "submission/"+number(submission)+"/claimed")
+	return r.commit(ctx, metastore.Txn{Puts: []metastore.Put{{Key: key, Value: mustJSON(r.epoch())}}})
 }
 
 // putCancel records that the end was asked for.

@@ -87,6 +87,7 @@ func (Deliver) command()     {}
 type Restore struct {
 	Checkpoint CheckpointID
 	Job        ID     // Which took it.
+	Store      string // URL of the store that has it; empty for the cluster's.
 	Manifest   string // Object key of the manifest.
 	// Tasks holds, per operator name, what the checkpoint has of it (all subtasks), cut down to
 	// the operators of the tasks of this worker.

@@ -32,11 +32,27 @@ var (
 )
 
 func submissionToProto(s coordinator.Submission) *pb.SubmitJobRequest {
-	return &pb.SubmitJobRequest{Spec: specToProto(s.Spec), RequestId: s.RequestID, Fresh: s.Fresh, Overwrite: s.Overwrite}
+	return &pb.SubmitJobRequest{
+		Spec: specToProto(s.Spec), RequestId: s.RequestID, Fresh: s.Fresh, Overwrite: s.Overwrite, From: s.From, Claim: s.Claim,
+		Adaptation: &pb.Adaptation{
+			AllowDropped: s.Adapt.AllowDropped, AllowDrained: s.Adapt.AllowDrained, DropStates: s.Adapt.DropStates, Rename: s.Adapt.Rename,
+		},
+	}
 }
 
 func (d *decoder) submission(p *pb.SubmitJobRequest) coordinator.Submission {
-	return coordinator.Submission{Spec: d.spec(p.GetSpec()), RequestID: p.GetRequestId(), Fresh: p.GetFresh(), Overwrite: p.GetOverwrite()}
+	a := p.GetAdaptation()
+	s := coordinator.Submission{
+		Spec: d.spec(p.GetSpec()), RequestID: p.GetRequestId(), Fresh: p.GetFresh(), Overwrite: p.GetOverwrite(), From: p.GetFrom(), Claim: p.GetClaim(),
+		Adapt: coordinator.Adaptation{AllowDropped: a.GetAllowDropped(), AllowDrained: a.GetAllowDrained()},
+	}
+	if len(a.GetDropStates()) > 0 {
+		s.Adapt.DropStates = a.GetDropStates()
+	}
+	if len(a.GetRename()) > 0 {
+		s.Adapt.Rename = a.GetRename()
+	}
+	return s
 }
 
 func submittedToProto(s coordinator.Submitted) *pb.SubmitJobResponse {
@@ -56,7 +72,7 @@ func jobToProto(j coordinator.Job) *pb.Job {
 		Parallelism: int32(j.Parallelism), Slots: int32(j.Slots),
 		Submitted: timestamp(j.Submitted), Started: timestamp(j.Started), Ended: timestamp(j.Ended),
 		Checkpoint: uint64(j.Checkpoint), Checkpointed: timestamp(j.Checkpointed),
-		Failure: optionalFailureToProto(j.Failure), Counters: j.Counters,
+		Failure: optionalFailureToProto(j.Failure), Counters: j.Counters, From: text(j.From),
 	}
 }
 
@@ -70,7 +86,7 @@ func (d *decoder) job(p *pb.Job) coordinator.Job {
 		Parallelism: int(p.Parallelism), Slots: int(p.Slots),
 		Submitted: d.time(p.Submitted), Started: d.time(p.Started), Ended: d.time(p.Ended),
 		Checkpoint: job.CheckpointID(p.Checkpoint), Checkpointed: d.time(p.Checkpointed),
-		Failure: d.optionalFailure(p.Failure), Counters: counters(p.Counters),
+		Failure: d.optionalFailure(p.Failure), Counters: counters(p.Counters), From: p.From,
 	}
 }
 

@@ -79,7 +79,7 @@ func restoreToProto(r *job.Restore) *pb.Restore {
 		return nil
 	}
 	return &pb.Restore{
-		Checkpoint: uint64(r.Checkpoint), Job: string(r.Job), Manifest: r.Manifest,
+		Checkpoint: uint64(r.Checkpoint), Job: string(r.Job), Store: r.Store, Manifest: r.Manifest,
 		Operators: convertValues(r.Operators, func(o job.OperatorSnapshot) *pb.OperatorSnapshot {
 			return &pb.OperatorSnapshot{Parallelism: int32(o.Parallelism), Subtasks: convertAll(o.Subtasks, subtaskToProto)}
 		}),
@@ -91,7 +91,7 @@ func (d *decoder) restore(p *pb.Restore) *job.Restore {
 		return nil
 	}
 	return &job.Restore{
-		Checkpoint: job.CheckpointID(p.Checkpoint), Job: job.ID(p.Job), Manifest: p.Manifest,
+		Checkpoint: job.CheckpointID(p.Checkpoint), Job: job.ID(p.Job), Store: p.Store, Manifest: p.Manifest,
 		Operators: convertValues(p.Operators, func(o *pb.OperatorSnapshot) job.OperatorSnapshot {
 			return job.OperatorSnapshot{Parallelism: int(o.GetParallelism()), Subtasks: convertAll(o.GetSubtasks(), d.subtask)}
 		}),

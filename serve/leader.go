@@ -126,7 +126,7 @@ const resignTimeout = 5 * time.Second
 func (l *leader) take(ctx context.Context, store metastore.Store, lead metastore.Leadership, b blob.Store, log *zap.Logger) *coordinator.Coordinator {
 	for {
 		c, err := coordinator.New(ctx, coordinator.Options{
-			Cluster: l.cfg.Cluster, Store: store, Leadership: lead, Blob: b, Log: l.log, Metrics: l.reg,
+			Cluster: l.cfg.Cluster, Store: store, Leadership: lead, Blob: b, BlobURL: l.cfg.Blob, OpenBlob: openSource, Log: l.log, Metrics: l.reg,
 			Heartbeat: l.cfg.Heartbeat, MaxMissed: l.cfg.MaxMissed, Jitter: rand.Float64,
 		})
 		if err == nil {

@@ -49,6 +49,9 @@ type Config struct {
 	StateDir, LocalDir string
 	// StateMemory is what all state backends share; nil means the default for each of them.
 	StateMemory *statebackend.Budget
+	// OpenBlob opens the store of another URL than the cluster's, for the snapshot that a job begins with; the function that it
+	// returns closes it. It waits no longer than until ctx is done.
+	OpenBlob func(ctx context.Context, url string) (blob.Store, func(), error)
 	// Uploads is how many snapshots are stored at a time; 0 means 4: enough to keep a store with
 	// 10 ms of latency busy, few enough to leave the cores to the tasks.
 	Uploads int

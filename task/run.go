@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/cairnstream/cairn/blob"
 	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/operator"
 )
@@ -35,6 +36,8 @@ type run struct {
 
 	// tasks is complete before the run is known to the manager, and not changed afterwards.
 	tasks map[job.Task]*subtask
+
+	source blob.Store // That has the snapshot to restore.
 
 	mu struct {
 		sync.Mutex
@@ -91,6 +94,14 @@ func (r *run) main() {
 		}
 		return
 	}
+	closeSource, err := r.openSource()
+	if err != nil {
+		for _, t := range r.deploy.Tasks {
+			r.failed(t, err)
+		}
+		return
+	}
+	defer closeSource() // Behind the last task.
 	dir := r.manager.cfg.Directory
 	defer dir.Remove(r.id)
 	for _, s := range r.tasks {
@@ -103,6 +114,27 @@ func (r *run) main() {
 		r.wg.Go(s.main)
 	}
 	r.wg.Wait()
+}
+
+// openSource opens the store of the snapshot to restore, if that is not the cluster's.
+func (r *run) openSource() (func(), error) {
+	r.source = r.session.Blob
+	if r.deploy.Restore == nil || r.deploy.Restore.Store == "" {
+		return func() {}, nil
+	}
+	url := r.deploy.Restore.Store
+	if r.manager.cfg.OpenBlob == nil {
+		return nil, job.Errorf(job.ClassRefused, "restore from %s: this TaskManager opens no other store than the cluster's", url)
+	}
+	store, done, err := r.manager.cfg.OpenBlob(r.ctx, url)
+	switch {
+	case errors.Is(err, blob.ErrNotExist):
+		return nil, job.Errorf(job.ClassRefused, "restore from %s: this TaskManager does not see it: every TaskManager has to, until the job's first checkpoint has completed: %w", url, err)
+	case err != nil:
+		return nil, job.Errorf(job.ClassExternal, "restore from %s: %w", url, err)
+	}
+	r.source = store
+	return done, nil
 }
 
 // build makes the program's operators and checks that they are those of the job.

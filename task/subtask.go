@@ -176,7 +176,7 @@ func (s *subtask) open1(l *link) error {
 	}
 	if l.state != nil {
 		if names := l.state.Unopened(); len(names) > 0 {
-			return job.Errorf(job.ClassRefused, "operator %q: the checkpoint has states that the program no longer declares: %s: declare them again, or start with --fresh", l.name, strings.Join(names, ", "))
+			return job.Errorf(job.ClassRefused, "operator %q: the checkpoint has states that the program no longer declares: %s: declare them again, leave them out with --drop-state %s/STATE, or start with --fresh", l.name, strings.Join(names, ", "), l.name)
 		}
 	}
 	if r, ok := l.op.(operator.Restorable); ok {
@@ -372,7 +372,7 @@ func (s *subtask) counterValues() map[string]int64 {
 	return v
 }
 
-func (s *subtask) reader() *snapshot.Reader { return snapshot.NewReader(s.run.session.Blob) }
+func (s *subtask) reader() *snapshot.Reader { return snapshot.NewReader(s.run.source) }
 
 // restoreLists loads the list state of an operator: this subtask's share, and the whole.
 func (s *subtask) restoreLists(l *link, old job.OperatorSnapshot) error {

@@ -42,6 +42,8 @@ type History struct {
 	Committed []Committed
 	// Discarding holds those whose deletion had begun.
 	Discarding []Committed
+	// Pinned holds the checkpoints that other jobs begin with, each once for each Pin.
+	Pinned []job.CheckpointID
 }
 
 // Committed is a checkpoint past its commit point.

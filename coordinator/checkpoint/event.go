@@ -98,6 +98,11 @@ type (
 	Deleted struct{ ID job.CheckpointID }
 	// Forget says that the job has ended and that none of its checkpoints is wanted.
 	Forget struct{}
+	// Pin keeps a committed checkpoint beyond its time, for another job that begins with it; as many Unpins let it go. That
+	// it is pinned is on record where it has to outlive the leader.
+	Pin struct{ ID job.CheckpointID }
+	// Unpin undoes one Pin.
+	Unpin struct{ ID job.CheckpointID }
 )
 
 func (Due) event()           {}
@@ -113,6 +118,8 @@ func (ReserveFailed) event() {}
 func (Requested) event()     {}
 func (Deleted) event()       {}
 func (Forget) event()        {}
+func (Pin) event()           {}
+func (Unpin) event()         {}
 
 func (Due) String() string         { return "due" }
 func (e Started) String() string   { return fmt.Sprintf("started a%d tasks=%v", e.Attempt, e.Tasks) }
@@ -129,3 +136,5 @@ func (ReserveFailed) String() string {
 func (e Requested) String() string { return fmt.Sprintf("requested #%d", e.Token) }
 func (e Deleted) String() string   { return fmt.Sprintf("deleted %v", e.ID) }
 func (Forget) String() string      { return "forget" }
+func (e Pin) String() string       { return fmt.Sprintf("pin %v", e.ID) }
+func (e Unpin) String() string     { return fmt.Sprintf("unpin %v", e.ID) }

@@ -22,6 +22,7 @@ type Machine struct {
 	pending   []*pending // Ascending.
 	committed []Committed
 	discarded map[job.CheckpointID]bool // Discard emitted, Deleted not yet come.
+	pins      map[job.CheckpointID]int  // How often each is pinned; none is 0.
 
 	dueAt     time.Time // The next periodic trigger.
 	finalAt   time.Time // Before this a final checkpoint is not repeated.
@@ -52,7 +53,10 @@ type taskState struct {
 
 // New makes the machine of a job from what the metadata store holds.
 func New(cfg Config, h History) *Machine {
-	m := &Machine{cfg: cfg, next: max(h.Next, 1), discarded: map[job.CheckpointID]bool{}}
+	m := &Machine{cfg: cfg, next: max(h.Next, 1), discarded: map[job.CheckpointID]bool{}, pins: map[job.CheckpointID]int{}}
+	for _, id := range h.Pinned {
+		m.pins[id]++
+	}
 	m.limit = m.next
 	m.committed = append(m.committed, h.Committed...)
 	for _, c := range h.Discarding {
@@ -99,6 +103,12 @@ func (m *Machine) Step(now time.Time, ev Event) []Action {
 		delete(m.discarded, ev.ID)
 	case Forget:
 		m.unwanted = true
+	case Pin:
+		m.pins[ev.ID]++
+	case Unpin:
+		if m.pins[ev.ID]--; m.pins[ev.ID] <= 0 {
+			delete(m.pins, ev.ID)
+		}
 	default:
 		panic(fmt.Sprintf("checkpoint: unknown event %T", ev)) // A new event without a case.
 	}
@@ -143,6 +153,11 @@ func (m *Machine) Pending() []job.CheckpointID {
 		out[i] = p.id
 	}
 	return out
+}
+
+// Pinned tells whether a committed checkpoint is pinned.
+func (m *Machine) Pinned() bool {
+	return slices.ContainsFunc(m.committed, func(c Committed) bool { return m.pins[c.ID] > 0 })
 }
 
 // Discarding tells whether a discarded checkpoint is not yet gone.

@@ -14,7 +14,7 @@ import (
 
 // TestStories runs testdata/*.txt. Each holds `init` with settings, then `do` blocks, an event a line:
 //
-//	start a1 | stop a1 | eod src/0 | finish src/0 | request 1 | forget | deleted c1
+//	start a1 | stop a1 | eod src/0 | finish src/0 | request 1 | forget | deleted c1 | pin c1 | unpin c1
 //	ack c1 src/0 OBJECT... | decline c1 sum/0 CLASS | published c1 committed|failed|unknown [CLASS]
 //	reserved 21 | reserve-failed | advance 10s (Due at every time that NextDue names)
 //
@@ -145,6 +145,10 @@ func (s *story) do(t *testing.T, line string) {
 		s.step(Deleted{parseID(t, f[1])})
 	case "forget":
 		s.step(Forget{})
+	case "pin":
+		s.step(Pin{parseID(t, f[1])})
+	case "unpin":
+		s.step(Unpin{parseID(t, f[1])})
 	default:
 		t.Fatalf("unknown event %q", line)
 	}

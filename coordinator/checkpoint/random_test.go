@@ -70,6 +70,7 @@ type world struct {
 	objects   int
 	tokens    map[Token]bool
 	nextToken Token
+	pins      []job.CheckpointID
 
 	triggers, aborts, fails int
 }
@@ -101,6 +102,7 @@ func (w *world) newLeader() {
 	for _, id := range sortedKeys(w.stored) {
 		h.Committed = append(h.Committed, Committed{id, w.stored[id]})
 	}
+	h.Pinned = slices.Clone(w.pins)
 	w.open, w.landed = map[job.CheckpointID]map[job.Task]Snapshot{}, map[job.CheckpointID]bool{}
 	w.pending, w.inAck = map[job.CheckpointID]bool{}, map[job.CheckpointID]map[string]bool{}
 	w.reserve, w.running = 0, false
@@ -149,7 +151,16 @@ func (w *world) random() {
 		w.nextToken++
 		w.tokens[w.nextToken] = true
 		w.step(Requested{w.nextToken})
-	case n < 960 && w.running:
+	case n < 953 && len(w.m.Retained()) > 0:
+		ids := w.m.Retained()
+		w.pins = append(w.pins, ids[w.r.IntN(len(ids))])
+		w.step(Pin{w.pins[len(w.pins)-1]})
+	case n < 956 && len(w.pins) > 0:
+		i := w.r.IntN(len(w.pins))
+		id := w.pins[i]
+		w.pins = slices.Delete(w.pins, i, i+1)
+		w.step(Unpin{id})
+	case n < 962 && w.running:
 		w.running = false
 		w.step(Stopped{w.attempt})
 	case n < 990 && !w.running && w.m.Settled():
@@ -286,6 +297,9 @@ func (w *world) step(ev Event) {
 	for id := range w.pending {
 		pins[w.base[id]] = true
 	}
+	for _, id := range w.pins {
+		pins[id] = true
+	}
 	if n := len(w.m.Retained()); n > w.cfg.Retained+len(pins) {
 		w.failf("%d retained, at most %d and %d pinned", n, w.cfg.Retained, len(pins))
 	}
@@ -365,6 +379,9 @@ func (w *world) check(ev Event, a Action) {
 	case Release:
 		w.free(a.ID, a.Objects)
 	case Discard:
+		if slices.Contains(w.pins, a.ID) {
+			w.failf("%v is discarded and pinned", a.ID)
+		}
 		delete(w.stored, a.ID)
 		w.free(a.ID, a.Objects)
 	case Reply:

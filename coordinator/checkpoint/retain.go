@@ -8,7 +8,8 @@ import (
 )
 
 // trim discards the oldest committed checkpoints beyond retention. One that a checkpoint on its way
-// has as its base stays meanwhile: new acknowledgements may refer to its objects.
+// has as its base stays meanwhile: new acknowledgements may refer to its objects. So does one that is
+// pinned, in place of another one.
 func (m *Machine) trim() {
 	for i := 0; len(m.committed) > m.cfg.Retained && i < len(m.committed)-1; {
 		if c := m.committed[i]; m.pinned(c.ID) {
@@ -21,22 +22,23 @@ func (m *Machine) trim() {
 }
 
 func (m *Machine) pinned(id job.CheckpointID) bool {
-	return slices.ContainsFunc(m.pending, func(p *pending) bool { return p.base == id })
+	return m.pins[id] > 0 || slices.ContainsFunc(m.pending, func(p *pending) bool { return p.base == id })
 }
 
-// forget discards everything that committed, if that was asked for and nothing is on its way.
+// forget discards everything that committed, if that was asked for and nothing is on its way; what is
+// pinned, when it is not any more. What the later ones share is deleted with the last of them.
 func (m *Machine) forget() {
 	if !m.unwanted || m.run != nil || len(m.pending) > 0 {
 		return
 	}
-	all := m.committed
-	m.committed = nil
-	for i, c := range all {
-		// What the later ones share is deleted with the last of them.
-		m.committed = all[i+1:]
-		m.discard(c)
+	for i := 0; i < len(m.committed); {
+		if c := m.committed[i]; m.pins[c.ID] > 0 {
+			i++
+		} else {
+			m.committed = slices.Delete(m.committed, i, i+1)
+			m.discard(c)
+		}
 	}
-	m.committed = nil
 }
 
 func (m *Machine) discard(c Committed) {

@@ -586,7 +586,9 @@ type Restore struct {
 	// By operator; only those of the tasks that it is sent with.
 	Operators map[string]*OperatorSnapshot `protobuf:"bytes,3,rep,name=operators,proto3" json:"operators,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Id of the job that took the checkpoint.
-	Job           string `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"`
+	Job string `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"`
+	// URL of the store that has it; empty for the cluster's.
+	Store         string `protobuf:"bytes,5,opt,name=store,proto3" json:"store,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -645,6 +647,13 @@ func (x *Restore) GetOperators() map[string]*OperatorSnapshot {
 func (x *Restore) GetJob() string {
 	if x != nil {
 		return x.Job
+	}
+	return ""
+}
+
+func (x *Restore) GetStore() string {
+	if x != nil {
+		return x.Store
 	}
 	return ""
 }
@@ -779,14 +788,15 @@ const file_cairn_v1_execution_proto_rawDesc = "" +
 	"\x06states\x18\x03 \x03(\v2\x15.cairn.v1.StateHandleR\x06states\"k\n" +
 	"\x10OperatorSnapshot\x12 \n" +
 	"\vparallelism\x18\x01 \x01(\x05R\vparallelism\x125\n" +
-	"\bsubtasks\x18\x02 \x03(\v2\x19.cairn.v1.SubtaskSnapshotR\bsubtasks\"\xf1\x01\n" +
+	"\bsubtasks\x18\x02 \x03(\v2\x19.cairn.v1.SubtaskSnapshotR\bsubtasks\"\x87\x02\n" +
 	"\aRestore\x12\x1e\n" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\x04R\n" +
 	"checkpoint\x12\x1a\n" +
 	"\bmanifest\x18\x02 \x01(\tR\bmanifest\x12>\n" +
 	"\toperators\x18\x03 \x03(\v2 .cairn.v1.Restore.OperatorsEntryR\toperators\x12\x10\n" +
-	"\x03job\x18\x04 \x01(\tR\x03job\x1aX\n" +
+	"\x03job\x18\x04 \x01(\tR\x03job\x12\x14\n" +
+	"\x05store\x18\x05 \x01(\tR\x05store\x1aX\n" +
 	"\x0eOperatorsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
 	"\x05value\x18\x02 \x01(\v2\x1a.cairn.v1.OperatorSnapshotR\x05value:\x028\x01\"\x9c\x02\n" +

@@ -194,7 +194,9 @@ type Job struct {
 	// What made it fail last.
 	Failure *Failure `protobuf:"bytes,16,opt,name=failure,proto3" json:"failure,omitempty"`
 	// Sums over all tasks: records_in of readers, records_out, late_records, and so on.
-	Counters      map[string]int64 `protobuf:"bytes,17,rep,name=counters,proto3" json:"counters,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Counters map[string]int64 `protobuf:"bytes,17,rep,name=counters,proto3" json:"counters,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// The snapshot that it began with, if that was not its own.
+	From          string `protobuf:"bytes,18,opt,name=from,proto3" json:"from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -346,6 +348,13 @@ func (x *Job) GetCounters() map[string]int64 {
 		return x.Counters
 	}
 	return nil
+}
+
+func (x *Job) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
 }
 
 // A chain of operators that runs as one task per subtask.
@@ -1177,7 +1186,13 @@ type SubmitJobRequest struct {
 	// Start from nothing, not from the newest checkpoint of an earlier job of that name.
 	Fresh bool `protobuf:"varint,3,opt,name=fresh,proto3" json:"fresh,omitempty"`
 	// Sinks may overwrite output that they do not know of.
-	Overwrite     bool `protobuf:"varint,4,opt,name=overwrite,proto3" json:"overwrite,omitempty"`
+	Overwrite bool `protobuf:"varint,4,opt,name=overwrite,proto3" json:"overwrite,omitempty"`
+	// Start from this snapshot: the URL of the folder of a checkpoint or savepoint, JOB/latest or JOB/checkpoint/N.
+	From string `protobuf:"bytes,5,opt,name=from,proto3" json:"from,omitempty"`
+	// It becomes the job's own: it is deleted when the first checkpoint of the job has completed.
+	Claim bool `protobuf:"varint,6,opt,name=claim,proto3" json:"claim,omitempty"`
+	// In what the job may differ from the snapshot that it starts from.
+	Adaptation    *Adaptation `protobuf:"bytes,7,opt,name=adaptation,proto3" json:"adaptation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1240,6 +1255,100 @@ func (x *SubmitJobRequest) GetOverwrite() bool {
 	return false
 }
 
+func (x *SubmitJobRequest) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *SubmitJobRequest) GetClaim() bool {
+	if x != nil {
+		return x.Claim
+	}
+	return false
+}
+
+func (x *SubmitJobRequest) GetAdaptation() *Adaptation {
+	if x != nil {
+		return x.Adaptation
+	}
+	return nil
+}
+
+// In what a job may differ from the snapshot that it starts from.
+type Adaptation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Operators that the job does not have are left out.
+	AllowDropped bool `protobuf:"varint,1,opt,name=allow_dropped,json=allowDropped,proto3" json:"allow_dropped,omitempty"`
+	// The snapshot was taken at the end of all data.
+	AllowDrained bool `protobuf:"varint,2,opt,name=allow_drained,json=allowDrained,proto3" json:"allow_drained,omitempty"`
+	// States that are left out, each OPERATOR/STATE.
+	DropStates []string `protobuf:"bytes,3,rep,name=drop_states,json=dropStates,proto3" json:"drop_states,omitempty"`
+	// What operators of the snapshot are called in the job.
+	Rename        map[string]string `protobuf:"bytes,4,rep,name=rename,proto3" json:"rename,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Adaptation) Reset() {
+	*x = Adaptation{}
+	mi := &file_cairn_v1_jobs_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Adaptation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Adaptation) ProtoMessage() {}
+
+func (x *Adaptation) ProtoReflect() protoreflect.Message {
+	mi := &file_cairn_v1_jobs_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Adaptation.ProtoReflect.Descriptor instead.
+func (*Adaptation) Descriptor() ([]byte, []int) {
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Adaptation) GetAllowDropped() bool {
+	if x != nil {
+		return x.AllowDropped
+	}
+	return false
+}
+
+func (x *Adaptation) GetAllowDrained() bool {
+	if x != nil {
+		return x.AllowDrained
+	}
+	return false
+}
+
+func (x *Adaptation) GetDropStates() []string {
+	if x != nil {
+		return x.DropStates
+	}
+	return nil
+}
+
+func (x *Adaptation) GetRename() map[string]string {
+	if x != nil {
+		return x.Rename
+	}
+	return nil
+}
+
 type SubmitJobResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Job   *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -1255,7 +1364,7 @@ type SubmitJobResponse struct {
 
 func (x *SubmitJobResponse) Reset() {
 	*x = SubmitJobResponse{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[12]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1267,7 +1376,7 @@ func (x *SubmitJobResponse) String() string {
 func (*SubmitJobResponse) ProtoMessage() {}
 
 func (x *SubmitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[12]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1280,7 +1389,7 @@ func (x *SubmitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitJobResponse.ProtoReflect.Descriptor instead.
 func (*SubmitJobResponse) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{12}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SubmitJobResponse) GetJob() *Job {
@@ -1319,7 +1428,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[13]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1440,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[13]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1453,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{13}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{14}
 }
 
 type ListJobsResponse struct {
@@ -1356,7 +1465,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[14]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1368,7 +1477,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[14]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1381,7 +1490,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{14}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -1400,7 +1509,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[15]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1412,7 +1521,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[15]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1425,7 +1534,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{15}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetJobRequest) GetJob() string {
@@ -1444,7 +1553,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[16]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1456,7 +1565,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[16]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1469,7 +1578,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{16}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetJobResponse) GetJob() *JobDetail {
@@ -1488,7 +1597,7 @@ type WatchJobRequest struct {
 
 func (x *WatchJobRequest) Reset() {
 	*x = WatchJobRequest{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[17]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1500,7 +1609,7 @@ func (x *WatchJobRequest) String() string {
 func (*WatchJobRequest) ProtoMessage() {}
 
 func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[17]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1513,7 +1622,7 @@ func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobRequest) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{17}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WatchJobRequest) GetJob() string {
@@ -1533,7 +1642,7 @@ type WatchJobResponse struct {
 
 func (x *WatchJobResponse) Reset() {
 	*x = WatchJobResponse{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[18]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1545,7 +1654,7 @@ func (x *WatchJobResponse) String() string {
 func (*WatchJobResponse) ProtoMessage() {}
 
 func (x *WatchJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[18]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1558,7 +1667,7 @@ func (x *WatchJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobResponse.ProtoReflect.Descriptor instead.
 func (*WatchJobResponse) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{18}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WatchJobResponse) GetJob() *JobDetail {
@@ -1577,7 +1686,7 @@ type CancelJobRequest struct {
 
 func (x *CancelJobRequest) Reset() {
 	*x = CancelJobRequest{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[19]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1589,7 +1698,7 @@ func (x *CancelJobRequest) String() string {
 func (*CancelJobRequest) ProtoMessage() {}
 
 func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[19]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1602,7 +1711,7 @@ func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobRequest) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{19}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CancelJobRequest) GetJob() string {
@@ -1621,7 +1730,7 @@ type CancelJobResponse struct {
 
 func (x *CancelJobResponse) Reset() {
 	*x = CancelJobResponse{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[20]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1633,7 +1742,7 @@ func (x *CancelJobResponse) String() string {
 func (*CancelJobResponse) ProtoMessage() {}
 
 func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[20]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1646,7 +1755,7 @@ func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobResponse) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{20}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CancelJobResponse) GetJob() *Job {
@@ -1665,7 +1774,7 @@ type TriggerCheckpointRequest struct {
 
 func (x *TriggerCheckpointRequest) Reset() {
 	*x = TriggerCheckpointRequest{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[21]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1677,7 +1786,7 @@ func (x *TriggerCheckpointRequest) String() string {
 func (*TriggerCheckpointRequest) ProtoMessage() {}
 
 func (x *TriggerCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[21]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1690,7 +1799,7 @@ func (x *TriggerCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*TriggerCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{21}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TriggerCheckpointRequest) GetJob() string {
@@ -1709,7 +1818,7 @@ type TriggerCheckpointResponse struct {
 
 func (x *TriggerCheckpointResponse) Reset() {
 	*x = TriggerCheckpointResponse{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[22]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1721,7 +1830,7 @@ func (x *TriggerCheckpointResponse) String() string {
 func (*TriggerCheckpointResponse) ProtoMessage() {}
 
 func (x *TriggerCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[22]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1734,7 +1843,7 @@ func (x *TriggerCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*TriggerCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{22}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TriggerCheckpointResponse) GetCheckpoint() *Checkpoint {
@@ -1753,7 +1862,7 @@ type ListCheckpointsRequest struct {
 
 func (x *ListCheckpointsRequest) Reset() {
 	*x = ListCheckpointsRequest{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[23]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1765,7 +1874,7 @@ func (x *ListCheckpointsRequest) String() string {
 func (*ListCheckpointsRequest) ProtoMessage() {}
 
 func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[23]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1778,7 +1887,7 @@ func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsRequest.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsRequest) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{23}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListCheckpointsRequest) GetJob() string {
@@ -1797,7 +1906,7 @@ type ListCheckpointsResponse struct {
 
 func (x *ListCheckpointsResponse) Reset() {
 	*x = ListCheckpointsResponse{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[24]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1809,7 +1918,7 @@ func (x *ListCheckpointsResponse) String() string {
 func (*ListCheckpointsResponse) ProtoMessage() {}
 
 func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[24]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1822,7 +1931,7 @@ func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsResponse.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsResponse) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{24}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListCheckpointsResponse) GetCheckpoints() []*Checkpoint {
@@ -1843,7 +1952,7 @@ type GetCheckpointRequest struct {
 
 func (x *GetCheckpointRequest) Reset() {
 	*x = GetCheckpointRequest{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[25]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1855,7 +1964,7 @@ func (x *GetCheckpointRequest) String() string {
 func (*GetCheckpointRequest) ProtoMessage() {}
 
 func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[25]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1868,7 +1977,7 @@ func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*GetCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{25}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetCheckpointRequest) GetJob() string {
@@ -1898,7 +2007,7 @@ type GetCheckpointResponse struct {
 
 func (x *GetCheckpointResponse) Reset() {
 	*x = GetCheckpointResponse{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[26]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1910,7 +2019,7 @@ func (x *GetCheckpointResponse) String() string {
 func (*GetCheckpointResponse) ProtoMessage() {}
 
 func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[26]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1923,7 +2032,7 @@ func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*GetCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{26}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetCheckpointResponse) GetCheckpoint() *Checkpoint {
@@ -1955,7 +2064,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[27]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1967,7 +2076,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[27]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1980,7 +2089,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{27}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{28}
 }
 
 type ListNodesResponse struct {
@@ -1992,7 +2101,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[28]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2004,7 +2113,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[28]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2017,7 +2126,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{28}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -2035,7 +2144,7 @@ type GetVersionRequest struct {
 
 func (x *GetVersionRequest) Reset() {
 	*x = GetVersionRequest{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[29]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2047,7 +2156,7 @@ func (x *GetVersionRequest) String() string {
 func (*GetVersionRequest) ProtoMessage() {}
 
 func (x *GetVersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[29]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2060,7 +2169,7 @@ func (x *GetVersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetVersionRequest.ProtoReflect.Descriptor instead.
 func (*GetVersionRequest) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{29}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{30}
 }
 
 type GetVersionResponse struct {
@@ -2080,7 +2189,7 @@ type GetVersionResponse struct {
 
 func (x *GetVersionResponse) Reset() {
 	*x = GetVersionResponse{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[30]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2092,7 +2201,7 @@ func (x *GetVersionResponse) String() string {
 func (*GetVersionResponse) ProtoMessage() {}
 
 func (x *GetVersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[30]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2105,7 +2214,7 @@ func (x *GetVersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetVersionResponse.ProtoReflect.Descriptor instead.
 func (*GetVersionResponse) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{30}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GetVersionResponse) GetVersion() string {
@@ -2161,7 +2270,7 @@ type NotLeader struct {
 
 func (x *NotLeader) Reset() {
 	*x = NotLeader{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[31]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2173,7 +2282,7 @@ func (x *NotLeader) String() string {
 func (*NotLeader) ProtoMessage() {}
 
 func (x *NotLeader) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[31]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2186,7 +2295,7 @@ func (x *NotLeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotLeader.ProtoReflect.Descriptor instead.
 func (*NotLeader) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{31}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *NotLeader) GetLeader() string {
@@ -2200,7 +2309,7 @@ var File_cairn_v1_jobs_proto protoreflect.FileDescriptor
 
 const file_cairn_v1_jobs_proto_rawDesc = "" +
 	"\n" +
-	"\x13cairn/v1/jobs.proto\x12\bcairn.v1\x1a\x18cairn/v1/execution.proto\x1a\x12cairn/v1/job.proto\x1a\x15cairn/v1/worker.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb2\x05\n" +
+	"\x13cairn/v1/jobs.proto\x12\bcairn.v1\x1a\x18cairn/v1/execution.proto\x1a\x12cairn/v1/job.proto\x1a\x15cairn/v1/worker.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc6\x05\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -2221,7 +2330,8 @@ const file_cairn_v1_jobs_proto_rawDesc = "" +
 	"checkpoint\x12>\n" +
 	"\fcheckpointed\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\fcheckpointed\x12+\n" +
 	"\afailure\x18\x10 \x01(\v2\x11.cairn.v1.FailureR\afailure\x127\n" +
-	"\bcounters\x18\x11 \x03(\v2\x1b.cairn.v1.Job.CountersEntryR\bcounters\x1a;\n" +
+	"\bcounters\x18\x11 \x03(\v2\x1b.cairn.v1.Job.CountersEntryR\bcounters\x12\x12\n" +
+	"\x04from\x18\x12 \x01(\tR\x04from\x1a;\n" +
 	"\rCountersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x88\x01\n" +
@@ -2295,13 +2405,28 @@ const file_cairn_v1_jobs_proto_rawDesc = "" +
 	"free_slots\x18\x02 \x01(\x05R\tfreeSlots\x12\x14\n" +
 	"\x05tasks\x18\x03 \x01(\x05R\x05tasks\x128\n" +
 	"\tconnected\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tconnected\x128\n" +
-	"\theartbeat\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\theartbeat\"\x89\x01\n" +
+	"\theartbeat\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\theartbeat\"\xe9\x01\n" +
 	"\x10SubmitJobRequest\x12\"\n" +
 	"\x04spec\x18\x01 \x01(\v2\x0e.cairn.v1.SpecR\x04spec\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tR\trequestId\x12\x14\n" +
 	"\x05fresh\x18\x03 \x01(\bR\x05fresh\x12\x1c\n" +
-	"\toverwrite\x18\x04 \x01(\bR\toverwrite\"\x87\x01\n" +
+	"\toverwrite\x18\x04 \x01(\bR\toverwrite\x12\x12\n" +
+	"\x04from\x18\x05 \x01(\tR\x04from\x12\x14\n" +
+	"\x05claim\x18\x06 \x01(\bR\x05claim\x124\n" +
+	"\n" +
+	"adaptation\x18\a \x01(\v2\x14.cairn.v1.AdaptationR\n" +
+	"adaptation\"\xec\x01\n" +
+	"\n" +
+	"Adaptation\x12#\n" +
+	"\rallow_dropped\x18\x01 \x01(\bR\fallowDropped\x12#\n" +
+	"\rallow_drained\x18\x02 \x01(\bR\fallowDrained\x12\x1f\n" +
+	"\vdrop_states\x18\x03 \x03(\tR\n" +
+	"dropStates\x128\n" +
+	"\x06rename\x18\x04 \x03(\v2 .cairn.v1.Adaptation.RenameEntryR\x06rename\x1a9\n" +
+	"\vRenameEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x87\x01\n" +
 	"\x11SubmitJobResponse\x12\x1f\n" +
 	"\x03job\x18\x01 \x01(\v2\r.cairn.v1.JobR\x03job\x12\x14\n" +
 	"\x05notes\x18\x02 \x03(\tR\x05notes\x12\x18\n" +
@@ -2404,7 +2529,7 @@ func file_cairn_v1_jobs_proto_rawDescGZIP() []byte {
 }
 
 var file_cairn_v1_jobs_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_cairn_v1_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_cairn_v1_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_cairn_v1_jobs_proto_goTypes = []any{
 	(JobState)(0),                     // 0: cairn.v1.JobState
 	(CheckpointState)(0),              // 1: cairn.v1.CheckpointState
@@ -2420,110 +2545,114 @@ var file_cairn_v1_jobs_proto_goTypes = []any{
 	(*OperatorCheckpoint)(nil),        // 11: cairn.v1.OperatorCheckpoint
 	(*Node)(nil),                      // 12: cairn.v1.Node
 	(*SubmitJobRequest)(nil),          // 13: cairn.v1.SubmitJobRequest
-	(*SubmitJobResponse)(nil),         // 14: cairn.v1.SubmitJobResponse
-	(*ListJobsRequest)(nil),           // 15: cairn.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),          // 16: cairn.v1.ListJobsResponse
-	(*GetJobRequest)(nil),             // 17: cairn.v1.GetJobRequest
-	(*GetJobResponse)(nil),            // 18: cairn.v1.GetJobResponse
-	(*WatchJobRequest)(nil),           // 19: cairn.v1.WatchJobRequest
-	(*WatchJobResponse)(nil),          // 20: cairn.v1.WatchJobResponse
-	(*CancelJobRequest)(nil),          // 21: cairn.v1.CancelJobRequest
-	(*CancelJobResponse)(nil),         // 22: cairn.v1.CancelJobResponse
-	(*TriggerCheckpointRequest)(nil),  // 23: cairn.v1.TriggerCheckpointRequest
-	(*TriggerCheckpointResponse)(nil), // 24: cairn.v1.TriggerCheckpointResponse
-	(*ListCheckpointsRequest)(nil),    // 25: cairn.v1.ListCheckpointsRequest
-	(*ListCheckpointsResponse)(nil),   // 26: cairn.v1.ListCheckpointsResponse
-	(*GetCheckpointRequest)(nil),      // 27: cairn.v1.GetCheckpointRequest
-	(*GetCheckpointResponse)(nil),     // 28: cairn.v1.GetCheckpointResponse
-	(*ListNodesRequest)(nil),          // 29: cairn.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),         // 30: cairn.v1.ListNodesResponse
-	(*GetVersionRequest)(nil),         // 31: cairn.v1.GetVersionRequest
-	(*GetVersionResponse)(nil),        // 32: cairn.v1.GetVersionResponse
-	(*NotLeader)(nil),                 // 33: cairn.v1.NotLeader
-	nil,                               // 34: cairn.v1.Job.CountersEntry
-	nil,                               // 35: cairn.v1.TaskStatus.CountersEntry
-	(*timestamppb.Timestamp)(nil),     // 36: google.protobuf.Timestamp
-	(*Failure)(nil),                   // 37: cairn.v1.Failure
-	(*Task)(nil),                      // 38: cairn.v1.Task
-	(TaskState)(0),                    // 39: cairn.v1.TaskState
-	(*Spec)(nil),                      // 40: cairn.v1.Spec
-	(*HotKeys)(nil),                   // 41: cairn.v1.HotKeys
-	(*durationpb.Duration)(nil),       // 42: google.protobuf.Duration
-	(CheckpointMode)(0),               // 43: cairn.v1.CheckpointMode
-	(*CheckpointStats)(nil),           // 44: cairn.v1.CheckpointStats
-	(*WorkerInfo)(nil),                // 45: cairn.v1.WorkerInfo
+	(*Adaptation)(nil),                // 14: cairn.v1.Adaptation
+	(*SubmitJobResponse)(nil),         // 15: cairn.v1.SubmitJobResponse
+	(*ListJobsRequest)(nil),           // 16: cairn.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),          // 17: cairn.v1.ListJobsResponse
+	(*GetJobRequest)(nil),             // 18: cairn.v1.GetJobRequest
+	(*GetJobResponse)(nil),            // 19: cairn.v1.GetJobResponse
+	(*WatchJobRequest)(nil),           // 20: cairn.v1.WatchJobRequest
+	(*WatchJobResponse)(nil),          // 21: cairn.v1.WatchJobResponse
+	(*CancelJobRequest)(nil),          // 22: cairn.v1.CancelJobRequest
+	(*CancelJobResponse)(nil),         // 23: cairn.v1.CancelJobResponse
+	(*TriggerCheckpointRequest)(nil),  // 24: cairn.v1.TriggerCheckpointRequest
+	(*TriggerCheckpointResponse)(nil), // 25: cairn.v1.TriggerCheckpointResponse
+	(*ListCheckpointsRequest)(nil),    // 26: cairn.v1.ListCheckpointsRequest
+	(*ListCheckpointsResponse)(nil),   // 27: cairn.v1.ListCheckpointsResponse
+	(*GetCheckpointRequest)(nil),      // 28: cairn.v1.GetCheckpointRequest
+	(*GetCheckpointResponse)(nil),     // 29: cairn.v1.GetCheckpointResponse
+	(*ListNodesRequest)(nil),          // 30: cairn.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),         // 31: cairn.v1.ListNodesResponse
+	(*GetVersionRequest)(nil),         // 32: cairn.v1.GetVersionRequest
+	(*GetVersionResponse)(nil),        // 33: cairn.v1.GetVersionResponse
+	(*NotLeader)(nil),                 // 34: cairn.v1.NotLeader
+	nil,                               // 35: cairn.v1.Job.CountersEntry
+	nil,                               // 36: cairn.v1.TaskStatus.CountersEntry
+	nil,                               // 37: cairn.v1.Adaptation.RenameEntry
+	(*timestamppb.Timestamp)(nil),     // 38: google.protobuf.Timestamp
+	(*Failure)(nil),                   // 39: cairn.v1.Failure
+	(*Task)(nil),                      // 40: cairn.v1.Task
+	(TaskState)(0),                    // 41: cairn.v1.TaskState
+	(*Spec)(nil),                      // 42: cairn.v1.Spec
+	(*HotKeys)(nil),                   // 43: cairn.v1.HotKeys
+	(*durationpb.Duration)(nil),       // 44: google.protobuf.Duration
+	(CheckpointMode)(0),               // 45: cairn.v1.CheckpointMode
+	(*CheckpointStats)(nil),           // 46: cairn.v1.CheckpointStats
+	(*WorkerInfo)(nil),                // 47: cairn.v1.WorkerInfo
 }
 var file_cairn_v1_jobs_proto_depIdxs = []int32{
 	0,  // 0: cairn.v1.Job.state:type_name -> cairn.v1.JobState
-	36, // 1: cairn.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	36, // 2: cairn.v1.Job.started:type_name -> google.protobuf.Timestamp
-	36, // 3: cairn.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	36, // 4: cairn.v1.Job.checkpointed:type_name -> google.protobuf.Timestamp
-	37, // 5: cairn.v1.Job.failure:type_name -> cairn.v1.Failure
-	34, // 6: cairn.v1.Job.counters:type_name -> cairn.v1.Job.CountersEntry
+	38, // 1: cairn.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	38, // 2: cairn.v1.Job.started:type_name -> google.protobuf.Timestamp
+	38, // 3: cairn.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	38, // 4: cairn.v1.Job.checkpointed:type_name -> google.protobuf.Timestamp
+	39, // 5: cairn.v1.Job.failure:type_name -> cairn.v1.Failure
+	35, // 6: cairn.v1.Job.counters:type_name -> cairn.v1.Job.CountersEntry
 	4,  // 7: cairn.v1.Vertex.tasks:type_name -> cairn.v1.TaskStatus
-	38, // 8: cairn.v1.TaskStatus.task:type_name -> cairn.v1.Task
-	39, // 9: cairn.v1.TaskStatus.state:type_name -> cairn.v1.TaskState
-	35, // 10: cairn.v1.TaskStatus.counters:type_name -> cairn.v1.TaskStatus.CountersEntry
-	36, // 11: cairn.v1.JobEvent.time:type_name -> google.protobuf.Timestamp
+	40, // 8: cairn.v1.TaskStatus.task:type_name -> cairn.v1.Task
+	41, // 9: cairn.v1.TaskStatus.state:type_name -> cairn.v1.TaskState
+	36, // 10: cairn.v1.TaskStatus.counters:type_name -> cairn.v1.TaskStatus.CountersEntry
+	38, // 11: cairn.v1.JobEvent.time:type_name -> google.protobuf.Timestamp
 	2,  // 12: cairn.v1.JobDetail.job:type_name -> cairn.v1.Job
-	40, // 13: cairn.v1.JobDetail.spec:type_name -> cairn.v1.Spec
+	42, // 13: cairn.v1.JobDetail.spec:type_name -> cairn.v1.Spec
 	3,  // 14: cairn.v1.JobDetail.vertices:type_name -> cairn.v1.Vertex
 	5,  // 15: cairn.v1.JobDetail.events:type_name -> cairn.v1.JobEvent
 	7,  // 16: cairn.v1.JobDetail.progress:type_name -> cairn.v1.Progress
-	41, // 17: cairn.v1.JobDetail.hot_keys:type_name -> cairn.v1.HotKeys
+	43, // 17: cairn.v1.JobDetail.hot_keys:type_name -> cairn.v1.HotKeys
 	8,  // 18: cairn.v1.Progress.incidents:type_name -> cairn.v1.Incident
 	9,  // 19: cairn.v1.Progress.last_checkpoint:type_name -> cairn.v1.Checkpoint
-	36, // 20: cairn.v1.Progress.running_since:type_name -> google.protobuf.Timestamp
-	36, // 21: cairn.v1.Incident.time:type_name -> google.protobuf.Timestamp
-	37, // 22: cairn.v1.Incident.failure:type_name -> cairn.v1.Failure
-	42, // 23: cairn.v1.Incident.recovery:type_name -> google.protobuf.Duration
+	38, // 20: cairn.v1.Progress.running_since:type_name -> google.protobuf.Timestamp
+	38, // 21: cairn.v1.Incident.time:type_name -> google.protobuf.Timestamp
+	39, // 22: cairn.v1.Incident.failure:type_name -> cairn.v1.Failure
+	44, // 23: cairn.v1.Incident.recovery:type_name -> google.protobuf.Duration
 	1,  // 24: cairn.v1.Checkpoint.state:type_name -> cairn.v1.CheckpointState
-	43, // 25: cairn.v1.Checkpoint.mode:type_name -> cairn.v1.CheckpointMode
-	36, // 26: cairn.v1.Checkpoint.triggered:type_name -> google.protobuf.Timestamp
-	42, // 27: cairn.v1.Checkpoint.duration:type_name -> google.protobuf.Duration
-	38, // 28: cairn.v1.TaskCheckpoint.task:type_name -> cairn.v1.Task
-	44, // 29: cairn.v1.TaskCheckpoint.stats:type_name -> cairn.v1.CheckpointStats
-	45, // 30: cairn.v1.Node.worker:type_name -> cairn.v1.WorkerInfo
-	36, // 31: cairn.v1.Node.connected:type_name -> google.protobuf.Timestamp
-	36, // 32: cairn.v1.Node.heartbeat:type_name -> google.protobuf.Timestamp
-	40, // 33: cairn.v1.SubmitJobRequest.spec:type_name -> cairn.v1.Spec
-	2,  // 34: cairn.v1.SubmitJobResponse.job:type_name -> cairn.v1.Job
-	2,  // 35: cairn.v1.ListJobsResponse.jobs:type_name -> cairn.v1.Job
-	6,  // 36: cairn.v1.GetJobResponse.job:type_name -> cairn.v1.JobDetail
-	6,  // 37: cairn.v1.WatchJobResponse.job:type_name -> cairn.v1.JobDetail
-	2,  // 38: cairn.v1.CancelJobResponse.job:type_name -> cairn.v1.Job
-	9,  // 39: cairn.v1.TriggerCheckpointResponse.checkpoint:type_name -> cairn.v1.Checkpoint
-	9,  // 40: cairn.v1.ListCheckpointsResponse.checkpoints:type_name -> cairn.v1.Checkpoint
-	9,  // 41: cairn.v1.GetCheckpointResponse.checkpoint:type_name -> cairn.v1.Checkpoint
-	10, // 42: cairn.v1.GetCheckpointResponse.tasks:type_name -> cairn.v1.TaskCheckpoint
-	11, // 43: cairn.v1.GetCheckpointResponse.operators:type_name -> cairn.v1.OperatorCheckpoint
-	12, // 44: cairn.v1.ListNodesResponse.nodes:type_name -> cairn.v1.Node
-	13, // 45: cairn.v1.JobService.SubmitJob:input_type -> cairn.v1.SubmitJobRequest
-	15, // 46: cairn.v1.JobService.ListJobs:input_type -> cairn.v1.ListJobsRequest
-	17, // 47: cairn.v1.JobService.GetJob:input_type -> cairn.v1.GetJobRequest
-	19, // 48: cairn.v1.JobService.WatchJob:input_type -> cairn.v1.WatchJobRequest
-	21, // 49: cairn.v1.JobService.CancelJob:input_type -> cairn.v1.CancelJobRequest
-	23, // 50: cairn.v1.JobService.TriggerCheckpoint:input_type -> cairn.v1.TriggerCheckpointRequest
-	25, // 51: cairn.v1.JobService.ListCheckpoints:input_type -> cairn.v1.ListCheckpointsRequest
-	27, // 52: cairn.v1.JobService.GetCheckpoint:input_type -> cairn.v1.GetCheckpointRequest
-	29, // 53: cairn.v1.JobService.ListNodes:input_type -> cairn.v1.ListNodesRequest
-	31, // 54: cairn.v1.JobService.GetVersion:input_type -> cairn.v1.GetVersionRequest
-	14, // 55: cairn.v1.JobService.SubmitJob:output_type -> cairn.v1.SubmitJobResponse
-	16, // 56: cairn.v1.JobService.ListJobs:output_type -> cairn.v1.ListJobsResponse
-	18, // 57: cairn.v1.JobService.GetJob:output_type -> cairn.v1.GetJobResponse
-	20, // 58: cairn.v1.JobService.WatchJob:output_type -> cairn.v1.WatchJobResponse
-	22, // 59: cairn.v1.JobService.CancelJob:output_type -> cairn.v1.CancelJobResponse
-	24, // 60: cairn.v1.JobService.TriggerCheckpoint:output_type -> cairn.v1.TriggerCheckpointResponse
-	26, // 61: cairn.v1.JobService.ListCheckpoints:output_type -> cairn.v1.ListCheckpointsResponse
-	28, // 62: cairn.v1.JobService.GetCheckpoint:output_type -> cairn.v1.GetCheckpointResponse
-	30, // 63: cairn.v1.JobService.ListNodes:output_type -> cairn.v1.ListNodesResponse
-	32, // 64: cairn.v1.JobService.GetVersion:output_type -> cairn.v1.GetVersionResponse
-	55, // [55:65] is the sub-list for method output_type
-	45, // [45:55] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	45, // 25: cairn.v1.Checkpoint.mode:type_name -> cairn.v1.CheckpointMode
+	38, // 26: cairn.v1.Checkpoint.triggered:type_name -> google.protobuf.Timestamp
+	44, // 27: cairn.v1.Checkpoint.duration:type_name -> google.protobuf.Duration
+	40, // 28: cairn.v1.TaskCheckpoint.task:type_name -> cairn.v1.Task
+	46, // 29: cairn.v1.TaskCheckpoint.stats:type_name -> cairn.v1.CheckpointStats
+	47, // 30: cairn.v1.Node.worker:type_name -> cairn.v1.WorkerInfo
+	38, // 31: cairn.v1.Node.connected:type_name -> google.protobuf.Timestamp
+	38, // 32: cairn.v1.Node.heartbeat:type_name -> google.protobuf.Timestamp
+	42, // 33: cairn.v1.SubmitJobRequest.spec:type_name -> cairn.v1.Spec
+	14, // 34: cairn.v1.SubmitJobRequest.adaptation:type_name -> cairn.v1.Adaptation
+	37, // 35: cairn.v1.Adaptation.rename:type_name -> cairn.v1.Adaptation.RenameEntry
+	2,  // 36: cairn.v1.SubmitJobResponse.job:type_name -> cairn.v1.Job
+	2,  // 37: cairn.v1.ListJobsResponse.jobs:type_name -> cairn.v1.Job
+	6,  // 38: cairn.v1.GetJobResponse.job:type_name -> cairn.v1.JobDetail
+	6,  // 39: cairn.v1.WatchJobResponse.job:type_name -> cairn.v1.JobDetail
+	2,  // 40: cairn.v1.CancelJobResponse.job:type_name -> cairn.v1.Job
+	9,  // 41: cairn.v1.TriggerCheckpointResponse.checkpoint:type_name -> cairn.v1.Checkpoint
+	9,  // 42: cairn.v1.ListCheckpointsResponse.checkpoints:type_name -> cairn.v1.Checkpoint
+	9,  // 43: cairn.v1.GetCheckpointResponse.checkpoint:type_name -> cairn.v1.Checkpoint
+	10, // 44: cairn.v1.GetCheckpointResponse.tasks:type_name -> cairn.v1.TaskCheckpoint
+	11, // 45: cairn.v1.GetCheckpointResponse.operators:type_name -> cairn.v1.OperatorCheckpoint
+	12, // 46: cairn.v1.ListNodesResponse.nodes:type_name -> cairn.v1.Node
+	13, // 47: cairn.v1.JobService.SubmitJob:input_type -> cairn.v1.SubmitJobRequest
+	16, // 48: cairn.v1.JobService.ListJobs:input_type -> cairn.v1.ListJobsRequest
+	18, // 49: cairn.v1.JobService.GetJob:input_type -> cairn.v1.GetJobRequest
+	20, // 50: cairn.v1.JobService.WatchJob:input_type -> cairn.v1.WatchJobRequest
+	22, // 51: cairn.v1.JobService.CancelJob:input_type -> cairn.v1.CancelJobRequest
+	24, // 52: cairn.v1.JobService.TriggerCheckpoint:input_type -> cairn.v1.TriggerCheckpointRequest
+	26, // 53: cairn.v1.JobService.ListCheckpoints:input_type -> cairn.v1.ListCheckpointsRequest
+	28, // 54: cairn.v1.JobService.GetCheckpoint:input_type -> cairn.v1.GetCheckpointRequest
+	30, // 55: cairn.v1.JobService.ListNodes:input_type -> cairn.v1.ListNodesRequest
+	32, // 56: cairn.v1.JobService.GetVersion:input_type -> cairn.v1.GetVersionRequest
+	15, // 57: cairn.v1.JobService.SubmitJob:output_type -> cairn.v1.SubmitJobResponse
+	17, // 58: cairn.v1.JobService.ListJobs:output_type -> cairn.v1.ListJobsResponse
+	19, // 59: cairn.v1.JobService.GetJob:output_type -> cairn.v1.GetJobResponse
+	21, // 60: cairn.v1.JobService.WatchJob:output_type -> cairn.v1.WatchJobResponse
+	23, // 61: cairn.v1.JobService.CancelJob:output_type -> cairn.v1.CancelJobResponse
+	25, // 62: cairn.v1.JobService.TriggerCheckpoint:output_type -> cairn.v1.TriggerCheckpointResponse
+	27, // 63: cairn.v1.JobService.ListCheckpoints:output_type -> cairn.v1.ListCheckpointsResponse
+	29, // 64: cairn.v1.JobService.GetCheckpoint:output_type -> cairn.v1.GetCheckpointResponse
+	31, // 65: cairn.v1.JobService.ListNodes:output_type -> cairn.v1.ListNodesResponse
+	33, // 66: cairn.v1.JobService.GetVersion:output_type -> cairn.v1.GetVersionResponse
+	57, // [57:67] is the sub-list for method output_type
+	47, // [47:57] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_cairn_v1_jobs_proto_init() }
@@ -2540,7 +2669,7 @@ func file_cairn_v1_jobs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cairn_v1_jobs_proto_rawDesc), len(file_cairn_v1_jobs_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   34,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
