@@ -199,7 +199,9 @@ func (m *mapTable[K, MK, V]) ref(k MK) (*V, bool) {
 	if linked {
 		n := m.items.own(m.at(next))
 		n.prev, n.hasPrev = k, true
-		e = m.items.own(m.at(k))
+	}
+	e = m.items.own(m.at(k)) // Another state was asked since.
+	if linked {
 		e.next, e.hasNext = next, true
 	}
 	return &e.val, true
