@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -101,6 +102,51 @@ func TestStateKindsKeepNoPointers(t *testing.T) {
 	for name, ttl := range map[string][]TTL{"none": nil, "on-write": {{After: 20 * time.Second}}} {
 		t.Run(name, func(t *testing.T) {
 			testStateKinds(t, codec.Int64(), func(k int64) int64 { return k }, ttl, "forgetful")
+		})
+	}
+}
+
+// A list of many parts is read, and what has expired of it counted, though its head leaves the cache on the way.
+func TestLongListsKeepNoPointers(t *testing.T) {
+	factories["forgetful"] = &forgetful{}
+	defer delete(factories, "forgetful")
+	const keys, old, young = 20, 60, 10
+	for name, ttl := range map[string][]TTL{"none": nil, "on-write": {{After: 20 * time.Second}}} {
+		t.Run(name, func(t *testing.T) {
+			of := func(o *order) int64 { return o.Key }
+			s := StartScaled[int64, order, order, answer](t, "forgetful", 1, codec.Int64(), of, of, func() Operator { return obey(codec.Int64(), func(k int64) int64 { return k }, ttl) })
+			n := int64(0)
+			run := func(times, op int) {
+				var events []Feed[order, order]
+				for i := range times {
+					for k := range int64(keys) {
+						events = append(events, Feed[order, order]{A: order{Key: k, Op: op, A: int64(i), N: n}})
+						n++
+					}
+				}
+				s.Run(events, 100)
+			}
+			run(old, 5)
+			s.now = s.now.Add(10 * time.Second)
+			run(young, 5)
+			s.now = s.now.Add(11 * time.Second)
+			run(1, 7)
+			var text []string
+			for i := range old {
+				text = append(text, fmt.Sprint("e", i))
+			}
+			if ttl != nil {
+				text = nil
+			}
+			for i := range young {
+				text = append(text, fmt.Sprint("e", i))
+			}
+			var want []answer
+			for k := range int64(keys) {
+				want = append(want, answer{n - keys + k, fmt.Sprintf("list %v %d", text, len(text))})
+			}
+			SameRows(t, "answers", s.Rows(), want)
+			s.Close()
 		})
 	}
 }

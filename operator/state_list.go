@@ -209,6 +209,7 @@ type listTable[K comparable, E any] struct {
 	changes int
 	hk      timerKey[K] // Storage of the current keys.
 	ik      itemKey[K]
+	free    []*[partLen]E // See borrow.
 }
 
 // find returns the head of a list of the current key, or nil, and its slot.
@@ -287,22 +288,25 @@ func (l *listTable[K, E]) set(list int64, i int, v *E) {
 	l.own.put(l.ref(l.cur.hash, slot, &l.hk, h, h.first+int64(i)), v)
 }
 
+// each gives yield copies: the loop's body may use other states, upon which a part may leave the cache.
 func (l *listTable[K, E]) each(list int64, yield func(int, *E) bool) {
 	h, slot := l.find(list)
 	if h == nil {
 		return
 	}
 	key, group := l.hk, l.cur.hash
-	first, next := h.first, h.next
+	first, next, last := h.first, h.next, h.last()
+	els := l.borrow()
+	defer l.giveBack(els)
 	for i := first; i < next; {
-		p := i / partLen
-		els := &h.tail
-		if p < h.last() {
+		if p := i / partLen; p < last {
 			l.ik = itemKey[K]{key.Key, list, p}
-			els = &l.items.Get(group, slotAt(slot, p), &l.ik).els
+			*els = l.items.Get(group, slotAt(slot, p), &l.ik).els
+		} else {
+			*els = l.heads.Get(group, slot, &key).tail
 		}
 		changes := l.changes
-		for end := min(next, (p+1)*partLen); i < end && changes == l.changes; i++ {
+		for end := min(next, (i/partLen+1)*partLen); i < end && changes == l.changes; i++ {
 			if !yield(int(i-first), &els[i%partLen]) {
 				return
 			}
@@ -311,9 +315,25 @@ func (l *listTable[K, E]) each(list int64, yield func(int, *E) bool) {
 			if h = l.heads.Get(group, slot, &key); h == nil {
 				return
 			}
-			i, next = max(i, h.first), min(next, h.next)
+			i, next, last = max(i, h.first), min(next, h.next), h.last()
 		}
 	}
+}
+
+// borrow gives memory for the elements of a part; loops may be nested.
+func (l *listTable[K, E]) borrow() *[partLen]E {
+	n := len(l.free)
+	if n == 0 {
+		return new([partLen]E)
+	}
+	els := l.free[n-1]
+	l.free = l.free[:n-1]
+	return els
+}
+
+func (l *listTable[K, E]) giveBack(els *[partLen]E) {
+	clear(els[:])
+	l.free = append(l.free, els)
 }
 
 func (l *listTable[K, E]) cut(list int64, n int) {
@@ -395,19 +415,23 @@ func (l *agedLists[K, V]) trim(list int64) (*listHead[aged[V]], uint64) {
 	if h == nil {
 		return nil, slot
 	}
-	if n := l.old(l.t.cur.hash, slot, &l.t.hk, h); n > 0 {
-		return l.shorten(l.t.cur.hash, slot, &l.t.hk, n), slot
+	h, n := l.old(l.t.cur.hash, slot, &l.t.hk, h)
+	if n > 0 {
+		h = l.shorten(l.t.cur.hash, slot, &l.t.hk, n)
 	}
 	return h, slot
 }
 
-// old counts the expired elements of a list.
-func (l *agedLists[K, V]) old(group, slot uint64, k *timerKey[K], h *listHead[aged[V]]) int {
-	n := int64(0)
-	for h.first+n < h.next && l.index.expired(l.t.item(group, slot, k, h, h.first+n).from, l.aging.now) {
-		n++
+// old counts the expired elements of a list with head h, which may be elsewhere after that.
+func (l *agedLists[K, V]) old(group, slot uint64, k *timerKey[K], h *listHead[aged[V]]) (head *listHead[aged[V]], n int) {
+	for first, next := h.first, h.next; first+int64(n) < next; n++ {
+		expired := l.index.expired(l.t.item(group, slot, k, h, first+int64(n)).from, l.aging.now)
+		h = l.t.heads.Get(group, slot, k)
+		if !expired {
+			break
+		}
 	}
-	return int(n)
+	return h, n
 }
 
 // shorten removes the first n elements and returns the head, nil when nothing is left.
@@ -472,7 +496,8 @@ func (l *agedLists[K, V]) sweep(limit int) bool {
 			return false
 		}
 		h := l.t.heads.Get(e.group, e.slot, &e.key)
-		if n := l.old(e.group, e.slot, &e.key, h); n > 0 {
+		h, n := l.old(e.group, e.slot, &e.key, h)
+		if n > 0 {
 			if h = l.shorten(e.group, e.slot, &e.key, n); h == nil {
 				continue
 			}
