@@ -106,9 +106,9 @@ func backends() func(name string) (statebackend.Factory, error) {
 func backend(name string, trees *pebble.Factory) (statebackend.Factory, error) {
 	switch name {
 	case statebackend.Memory:
-		return memory.Factory{}, nil
+		return memory.Factory{Trees: pebble.OpenTrees}, nil
 	case statebackend.FS:
-		return fs.Factory{}, nil
+		return fs.Factory{Trees: pebble.OpenTrees}, nil
 	case statebackend.Pebble:
 		return trees, nil
 	}

@@ -14,13 +14,15 @@ type Factory struct {
 	// FullBelow is the number of entries below which a state is written in full each time, as long as that is small. Zero
 	// means 16384.
 	FullBelow int
+	// Trees reads checkpoints that the backend pebble wrote. Without it they are refused.
+	Trees statebackend.OpenTrees
 }
 
 var _ statebackend.Factory = Factory{}
 
 // New implements statebackend.Factory.
 func (f Factory) New(_ context.Context, p statebackend.Params) (statebackend.Backend, error) {
-	return tables.New(tables.Config{Params: p, FullBelow: f.FullBelow})
+	return tables.New(tables.Config{Params: p, FullBelow: f.FullBelow, Trees: f.Trees})
 }
 
 // Config describes one backend. Zero for MaxConcurrent means 1.

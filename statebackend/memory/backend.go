@@ -4,6 +4,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/cairnstream/cairn/job"
@@ -18,16 +19,15 @@ const DefaultLimit = 5 << 20
 // Factory makes backends. Its zero value is ready for use.
 type Factory struct {
 	Limit int64 // Bytes per state and subtask. Zero means DefaultLimit.
+	// Trees reads checkpoints that the backend pebble wrote. Without it they are refused.
+	Trees statebackend.OpenTrees
 }
 
 var _ statebackend.Factory = Factory{}
 
 // New implements statebackend.Factory.
 func (f Factory) New(_ context.Context, p statebackend.Params) (statebackend.Backend, error) {
-	return New(Config{
-		Task: p.Task, Operator: p.Operator, Groups: p.Groups, K: p.K, MaxConcurrent: p.MaxConcurrent, Compression: p.Compression,
-		MaxValue: p.MaxValue, Limit: f.Limit,
-	})
+	return tables.New(tables.Config{Params: p, Inline: true, InlineLimit: cmp.Or(f.Limit, DefaultLimit), Trees: f.Trees})
 }
 
 // Config describes one backend.
@@ -44,14 +44,8 @@ type Config struct {
 
 // New makes a backend without states.
 func New(c Config) (statebackend.Backend, error) {
-	if c.Limit == 0 {
-		c.Limit = DefaultLimit
-	}
-	return tables.New(tables.Config{
-		Params: statebackend.Params{
-			Task: c.Task, Operator: c.Operator, Groups: c.Groups, K: c.K, MaxConcurrent: c.MaxConcurrent, Compression: c.Compression,
-			MaxValue: c.MaxValue,
-		},
-		Inline: true, InlineLimit: c.Limit,
+	return Factory{Limit: c.Limit}.New(context.Background(), statebackend.Params{
+		Task: c.Task, Operator: c.Operator, Groups: c.Groups, K: c.K, MaxConcurrent: c.MaxConcurrent, Compression: c.Compression,
+		MaxValue: c.MaxValue,
 	})
 }

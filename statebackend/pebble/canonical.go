@@ -1,10 +1,8 @@
 package pebble
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"reflect"
@@ -80,7 +78,14 @@ func (s *frozen) canonical(ctx context.Context, w statebackend.Writer, db *pebbl
 			Operator: s.p.Operator, Subtask: s.p.Task.Subtask, State: st.name, Key: st.key, Value: st.value, K: s.p.K,
 			First: s.p.Groups.First, Last: s.p.Groups.Last, Checkpoint: uint64(s.id), Compression: s.p.Compression,
 		})
-		if err = s.eachOf(ctx, db, st, v.present(st, s.p.MaxValue), seg.Add); err != nil {
+		present := v.present(st, s.p.MaxValue)
+		err = eachEntry(ctx, db, st, s.p.Groups, func(group int, key, value []byte) error {
+			if value, err = present(key, value); err != nil {
+				return err
+			}
+			return seg.Add(group, key, value)
+		})
+		if err != nil {
 			return err
 		}
 		sum, err = seg.Finish()
@@ -89,46 +94,6 @@ func (s *frozen) canonical(ctx context.Context, w statebackend.Writer, db *pebbl
 	h.Name, h.Kind, h.Key, h.Codec = st.name, statebackend.KindKeyed, st.key, st.value
 	h.Groups, h.Entries, h.Index = s.p.Groups, sum.Entries, sum.Index
 	return h, err
-}
-
-// eachOf visits the entries of a state in their order. value gives what is to be visited in place of a value of the tree.
-func (s *frozen) eachOf(ctx context.Context, db *pebbledb.DB, st *treeState, value func(key, v []byte) ([]byte, error), visit func(group int, key, value []byte) error) (err error) {
-	g := s.p.Groups
-	it, err := db.NewIterWithContext(ctx, &pebbledb.IterOptions{LowerBound: appendPrefix(nil, g.First, 0), UpperBound: appendPrefix(nil, g.Last+1, 0)})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, it.Close()) }()
-	for i, want := range st.counts {
-		if want == 0 {
-			continue
-		}
-		group := st.first + i
-		prefix := appendPrefix(nil, group, st.id)
-		var n int64
-		for ok := it.SeekGE(prefix); ok && bytes.HasPrefix(it.Key(), prefix); ok = it.Next() {
-			if n++; n%4096 == 0 && ctx.Err() != nil {
-				return ctx.Err()
-			}
-			v, err := it.ValueAndErr()
-			if err == nil {
-				v, err = value(it.Key()[prefixLen:], v)
-			}
-			if err == nil {
-				err = visit(group, it.Key()[prefixLen:], v)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		if err := it.Error(); err != nil {
-			return err
-		}
-		if n != want {
-			return fmt.Errorf("%w: the local tree has %d entries of key group %d, not %d", statebackend.ErrCorrupt, n, group, want)
-		}
-	}
-	return ctx.Err()
 }
 
 // present returns what gives the encoding under the present schema of a value of the tree, of limit bytes at most if that is not 0.

@@ -6,22 +6,17 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/cairnstream/cairn/job"
-	"github.com/cairnstream/cairn/snapshot"
 	"github.com/cairnstream/cairn/statebackend"
 )
 
 // restore is what a checkpoint has of an operator, as far as no state has taken it yet.
 type restore struct {
-	ctx    context.Context // Restore's: it governs the reads of an Open that comes later.
-	reader statebackend.Reader
+	fetcher
 	b      *Backend
 	names  map[string]bool              // States that nobody has opened.
 	trees  map[string]*treeState        // What the tree has by now.
@@ -56,7 +51,7 @@ func (b *Backend) Restore(ctx context.Context, r statebackend.Reader, handles []
 		}
 	}
 	x := &restore{
-		ctx: ctx, reader: r, b: b, names: map[string]bool{}, trees: map[string]*treeState{},
+		fetcher: fetcher{ctx: ctx, reader: r, local: b.local, shared: b.shared, troubles: &b.troubles}, b: b, names: map[string]bool{}, trees: map[string]*treeState{},
 		checks: map[string][]job.StateHandle{}, segments: map[string][]job.StateHandle{},
 	}
 	sources, err := x.sort(handles)
@@ -142,38 +137,23 @@ func (x *restore) sort(handles []job.StateHandle) ([]*source, error) {
 
 // describe reads the description of a state in a tree.
 func (x *restore) describe(h job.StateHandle) (*treeState, error) {
-	data, err := snapshot.ReadSection(x.ctx, x.reader, h, maxDescription)
-	if err != nil {
-		return nil, err
-	}
-	t, err := decodeTreeState(h, data)
-	if err == nil && t.k != x.b.p.K {
-		err = &job.Error{Class: job.ClassRefused, Err: fmt.Errorf(
-			"state %q was written with max-parallelism %d, the job has %d: max-parallelism is fixed for the life of the state", h.Name, t.k, x.b.p.K)}
-	}
-	return t, err
+	return x.fetcher.describe(h, x.b.p.K)
 }
-
-// maxDescription is above what 127 schemas of the largest structs take.
-const maxDescription = 64 << 20
 
 // check compares the schemas of a state. Every handle counts, also those of other groups, so that all subtasks agree.
 func (x *restore) check(s *state) error {
 	for _, h := range x.checks[s.name] {
-		schemas := []string{h.Codec}
-		if h.Kind == statebackend.KindTree {
-			t, err := x.describe(h)
-			if err != nil {
-				return fmt.Errorf("operator %q: restore: %w", x.b.p.Operator, err)
+		if h.Kind != statebackend.KindTree {
+			if err := s.check(h.Key, []string{h.Codec}); err != nil {
+				return err
 			}
-			schemas = t.schemas
-			if _, value := s.t.Schemas(); s.check(h.Key, schemas) == nil {
-				if err := behind(x.b.p.Operator, t, h, value); err != nil {
-					return err
-				}
-			}
+			continue
 		}
-		if err := s.check(h.Key, schemas); err != nil {
+		t, err := x.describe(h)
+		if err != nil {
+			return fmt.Errorf("operator %q: restore: %w", x.b.p.Operator, err)
+		}
+		if err := checkTree(s.t, x.b.p.Operator, t, h); err != nil {
 			return err
 		}
 	}
@@ -263,58 +243,6 @@ func (b *Backend) replaceTree(fill func(dir string) error) error {
 
 // noGroup is above all key groups.
 const noGroup = 1<<16 - 1
-
-// downloads is how many files are fetched at a time.
-const downloads = 8
-
-// download brings files into a folder: from copies on this machine where there are any, else from the store. Each is verified.
-func (x *restore) download(dir string, files []job.StateHandle) error {
-	have := x.b.local.index()
-	g, ctx := errgroup.WithContext(x.ctx)
-	g.SetLimit(downloads)
-	for _, h := range files {
-		if h.Name != filepath.Base(h.Name) || h.Name == "." || h.Name == ".." {
-			return fmt.Errorf("%w: a file of the tree is named %q", statebackend.ErrCorrupt, h.Name)
-		}
-		g.Go(func() error {
-			to := filepath.Join(dir, h.Name)
-			if from, ok := have[h.Hash]; ok && h.Length > 0 && link(from, to, h) {
-				return nil
-			}
-			return fetchFile(ctx, x.reader, h, to)
-		})
-	}
-	return g.Wait()
-}
-
-// link makes to another name of a file if that is what h says.
-func link(from, to string, h job.StateHandle) bool {
-	if os.Link(from, to) != nil {
-		return false
-	}
-	f, err := os.Open(to)
-	if err == nil {
-		err = snapshot.VerifySection(h, f)
-		if err = errors.Join(err, f.Close()); err == nil {
-			return true
-		}
-	}
-	_ = os.Remove(from) // Damaged: it is of no use to anybody.
-	_ = os.Remove(to)
-	return false
-}
-
-func fetchFile(ctx context.Context, r statebackend.Reader, h job.StateHandle, to string) error {
-	f, err := os.Create(to)
-	if err != nil {
-		return statebackend.Fault{Err: err, Path: to}
-	}
-	err = snapshot.CopySection(ctx, r, h, f)
-	if err = errors.Join(err, f.Close()); statebackend.DiskFull(err) {
-		return statebackend.Fault{Err: err, Path: to}
-	}
-	return err
-}
 
 // copy adds the entries of our groups in another subtask's tree to ours.
 func (x *restore) copy(src *source) error {
@@ -423,58 +351,6 @@ func (c *copier) flush(out *sorted) error {
 	err := c.rows.put(out)
 	c.rows.reset()
 	return err
-}
-
-// openRange opens a tree of a checkpoint for reading between two keys. Files with nothing between them are not fetched.
-func (x *restore) openRange(dir string, src *source, lower, upper []byte) (*pebbledb.DB, error) {
-	var list, tables []job.StateHandle
-	for _, h := range src.files {
-		if isTable(h.Name) {
-			tables = append(tables, h)
-		} else {
-			list = append(list, h)
-		}
-	}
-	if err := x.download(dir, list); err != nil {
-		return nil, err
-	}
-	open := func() (*pebbledb.DB, error) {
-		db, err := pebbledb.Open(dir, readOptions(x.b.shared, newPartial(vfs.Default, src.files), &x.b.troubles))
-		if err != nil {
-			return nil, fmt.Errorf("%w: open the tree of key groups %v: %w", statebackend.ErrCorrupt, src.groups, err)
-		}
-		return db, nil
-	}
-	db, err := open()
-	if err != nil {
-		return nil, err
-	}
-	need, err := overlapping(db, lower, upper)
-	if err = errors.Join(err, db.Close()); err != nil {
-		return nil, err
-	}
-	tables = slices.DeleteFunc(tables, func(h job.StateHandle) bool { return !need[h.Name] })
-	if err := x.download(dir, tables); err != nil {
-		return nil, err
-	}
-	return open()
-}
-
-// overlapping names the files of a tree with keys from lower to upper, which is excluded.
-func overlapping(db *pebbledb.DB, lower, upper []byte) (map[string]bool, error) {
-	levels, err := db.SSTables()
-	if err != nil {
-		return nil, err
-	}
-	need := map[string]bool{}
-	for _, level := range levels {
-		for _, t := range level {
-			if string(t.Smallest.UserKey) < string(upper) && string(t.Largest.UserKey) >= string(lower) {
-				need[fmt.Sprintf("%06d.sst", uint64(t.BackingSSTNum))] = true
-			}
-		}
-	}
-	return need, nil
 }
 
 // load gives s what the checkpoint has for it.

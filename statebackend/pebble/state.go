@@ -276,15 +276,29 @@ func (s *state) adopt(old *treeState) error {
 
 // check compares schemas.
 func (s *state) check(key string, schemas []string) error {
+	return checkSchemas(s.t, s.b.p.Operator, key, schemas)
+}
+
+// checkSchemas tells whether t reads values of those schemas; the empty ones are of none.
+func checkSchemas(t statebackend.Type, operator, key string, schemas []string) error {
 	for _, text := range schemas {
 		if text == "" {
 			continue
 		}
-		if _, err := statebackend.Evolve(s.t, s.b.p.Operator, key, text); err != nil {
+		if _, err := statebackend.Evolve(t, operator, key, text); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// checkTree tells whether t reads the entries of a state in a tree.
+func checkTree(t statebackend.Type, operator string, s *treeState, h job.StateHandle) error {
+	if err := checkSchemas(t, operator, h.Key, s.schemas); err != nil {
+		return err
+	}
+	_, value := t.Schemas()
+	return behind(operator, s, h, value)
 }
 
 const maxStates = 255

@@ -59,6 +59,65 @@ func (s suite) testSavepoints(t *testing.T) {
 	t.Run("close with a snapshot alive", c.testClose)
 	t.Run("handles", s.testCanonicalHandles)
 	t.Run("beside checkpoints", s.testBesideCheckpoints)
+	t.Run("own key groups", s.testOwnGroups)
+}
+
+// testOwnGroups has each subtask read what it needs of a savepoint, and little more.
+func (s suite) testOwnGroups(t *testing.T) {
+	o := NewObjects()
+	b := suite{s.from, s.from}.backend(t, 0, 1)
+	v := open(t, b, orders())
+	r := rand.New(rand.NewPCG(1, 1))
+	const n = 12_000
+	for k := range int64(n) {
+		var text [256]byte // Which no compression makes smaller.
+		for i := range text {
+			text[i] = byte(r.Uint32())
+		}
+		v.set(fmt.Sprint(k), Order{Name: string(text[:]), Items: []int64{k}})
+	}
+	handles := writeCanonical(t, b, 1, o)
+	const parallelism = 8
+	length := handles[0].Length
+	// The first and the last block have entries of others; a block's end is an entry's.
+	const block, end = 128<<10 + 32<<10 + 1<<10, 64 << 10
+	if length < 16*block {
+		t.Fatalf("the savepoint has %d bytes: too few to tell", length)
+	}
+	total := 0
+	for i := range parallelism {
+		own := int64(0)
+		b := s.backend(t, i, parallelism)
+		w := open(t, b, orders())
+		before := o.BytesRead()
+		if err := b.Restore(context.Background(), o, handles); err != nil {
+			t.Fatal(err)
+		}
+		read := o.BytesRead() - before
+		for k, x := range w.v.All() {
+			if own += int64(len(*k) + len(x.Name) + 16); fmt.Sprint(x.Items[0]) != *k {
+				t.Fatalf("key %s has %d", *k, x.Items[0])
+			}
+		}
+		if total += w.v.Len(); read > own+2*block+end {
+			t.Errorf("subtask %d of %d reads %d bytes of %d for %d of its own", i, parallelism, read, length, own)
+		}
+	}
+	if total != n {
+		t.Errorf("%d entries of %d", total, n)
+	}
+}
+
+// Mixed makes backends of several factories in turn.
+type Mixed struct {
+	Of []statebackend.Factory
+	n  int
+}
+
+// New implements statebackend.Factory. Unlike others it is not safe for concurrent use.
+func (m *Mixed) New(ctx context.Context, p statebackend.Params) (statebackend.Backend, error) {
+	m.n++
+	return m.Of[m.n%len(m.Of)].New(ctx, p)
 }
 
 // writeCanonical takes a savepoint.

@@ -47,8 +47,15 @@ func Run(t *testing.T, f statebackend.Factory) {
 // RunMoved tests that backends that f makes restore what those of another factory wrote.
 func RunMoved(t *testing.T, from, f statebackend.Factory) {
 	s := suite{f, from}
+	t.Run("restore and rescale", s.testRescale)
+	t.Run("restore before open", s.testRestoreFirst)
+	t.Run("unopened states", s.testUnopened)
+	t.Run("changed schema", s.testSchema)
+	t.Run("changed number of groups", s.testGroups)
+	t.Run("damage", s.testDamage)
 	t.Run("chains", s.testChains)
 	t.Run("damaged chains", s.testDamagedChains)
+	t.Run("savepoints", s.testSavepoints)
 }
 
 type suite struct{ f, from statebackend.Factory }
@@ -407,7 +414,7 @@ func (s suite) writeAll(t testing.TB, parallelism int, n int64, o *Objects) []jo
 	t.Helper()
 	var handles []job.StateHandle
 	for i := range parallelism {
-		b := s.backend(t, i, parallelism)
+		b := suite{s.from, s.from}.backend(t, i, parallelism)
 		fillSubtask(open(t, b, counts()), open(t, b, orders()), job.GroupsOf(i, groups, parallelism), n)
 		handles = append(handles, write(t, b, 1, o)...)
 	}
@@ -559,7 +566,7 @@ func (s suite) testGroups(t *testing.T) {
 
 func (s suite) testDamage(t *testing.T) {
 	o := NewObjects()
-	b := s.backend(t, 0, 1)
+	b := s.writer(t)
 	v := open(t, b, counts())
 	for k := range int64(300) {
 		v.set(k, k)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -23,6 +22,8 @@ type Config struct {
 	// FullBelow is the number of entries below which a state is written in full each time, as long as that is small. Zero
 	// means DefaultFullBelow.
 	FullBelow int
+	// Trees reads what the backend pebble wrote. Nil for a backend that refuses it.
+	Trees statebackend.OpenTrees
 }
 
 // Validate lists what is wrong with c.
@@ -156,19 +157,16 @@ func (b *Backend) Restore(ctx context.Context, r statebackend.Reader, handles []
 		return fmt.Errorf("operator %q: restore: it has been restored already", b.cfg.Operator)
 	}
 	b.restored = true
-	for _, h := range handles {
-		if h.Kind == statebackend.KindTree {
-			b.broken = &job.Error{Class: job.ClassRefused, Err: fmt.Errorf(
-				"operator %q: restore: state %q was written with state.backend=pebble, which this backend does not read: keep state.backend=pebble", b.cfg.Operator, h.Name)}
-			return b.broken
-		}
-	}
 	chains, err := statebackend.Chains(handles)
 	if err != nil {
 		b.broken = fmt.Errorf("operator %q: restore: %w", b.cfg.Operator, err)
 		return b.broken
 	}
 	b.pending = newRestore(ctx, r, b.cfg, chains)
+	if err := b.pending.openTrees(handles); err != nil {
+		b.broken = err
+		return err
+	}
 	for _, s := range b.states {
 		if s.table.Len() > 0 {
 			b.broken = fmt.Errorf("operator %q: restore: state %q has entries already", b.cfg.Operator, s.name)
@@ -221,7 +219,7 @@ func (b *Backend) Unopened() []string {
 	if b.pending == nil {
 		return nil
 	}
-	return slices.Sorted(maps.Keys(b.pending.chains))
+	return b.pending.unopened()
 }
 
 // Freeze implements statebackend.Backend.
@@ -347,6 +345,10 @@ func (b *Backend) Close() error {
 	for _, s := range b.states {
 		s.table.Close()
 	}
+	var err error
+	if b.pending != nil {
+		err = b.pending.closeTrees()
+	}
 	b.states, b.byName, b.pending, b.closed = nil, nil, nil, true
-	return nil
+	return err
 }

@@ -18,6 +18,8 @@ type restore struct {
 	schemas map[string][]schemas            // By state: those of all its handles.
 	// What decodes the values of a state that were written under some schemas.
 	decoders map[decoderOf]statebackend.Decoder
+	trees    statebackend.TreeStates // Nil when there are none. Closed when the last state is loaded.
+	inTrees  map[string]bool         // States that nobody has opened.
 }
 
 // schemas are the texts of the schemas of a state's keys and values.
@@ -56,6 +58,9 @@ func (p *restore) check(s *state) error {
 			return err
 		}
 	}
+	if p.trees != nil {
+		return p.trees.Check(s.typ)
+	}
 	return nil
 }
 
@@ -92,6 +97,9 @@ func (p *restore) load(s *state) (statebackend.Chain, error) {
 		return nil, err
 	}
 	delete(p.chains, s.name)
+	if p.inTrees[s.name] {
+		return nil, p.loadTrees(s)
+	}
 	if len(chains) != 1 || chains[0][0].Groups != p.cfg.Groups {
 		return nil, nil
 	}
