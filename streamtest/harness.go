@@ -108,9 +108,9 @@ func backends() func(name string) (statebackend.Factory, error) {
 	return func(name string) (statebackend.Factory, error) {
 		switch name {
 		case statebackend.Memory:
-			return memory.Factory{}, nil
+			return memory.Factory{Trees: pebble.OpenTrees}, nil
 		case "", statebackend.FS:
-			return fs.Factory{FullBelow: 1}, nil // Tests have little state; of that, too, checkpoints hold what changed.
+			return fs.Factory{FullBelow: 1, Trees: pebble.OpenTrees}, nil // Tests have little state; of that, too, checkpoints hold what changed.
 		case statebackend.Pebble:
 			return trees, nil
 		}
