@@ -16,7 +16,7 @@ type Scheme string
 
 // The schemes that a Location may have.
 const (
-	SchemeFile Scheme = "file" // file:///DIR
+	SchemeFile Scheme = "file" // file:///DIR; with ?keys=FILE, like s3, its objects are encrypted: see blob/sealed.
 	SchemeS3   Scheme = "s3"   // s3://BUCKET/PREFIX?endpoint=URL&region=R&path-style=true
 	SchemeMem  Scheme = "mem"  // mem://NAME, for tests and runs within one process
 )
@@ -38,6 +38,9 @@ type Location struct {
 	Region string
 	// PathStyle of s3: the bucket goes into the path of requests, not into the host name.
 	PathStyle bool
+	// Keys of file and s3 is the absolute path of a file with keys, when the objects are encrypted. Every process that opens the
+	// store reads it.
+	Keys string
 }
 
 var bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
@@ -70,7 +73,8 @@ func ParseLocation(raw string) (Location, error) {
 	switch loc.Scheme = Scheme(u.Scheme); loc.Scheme {
 	case SchemeFile:
 		loc.parseFile(u, problem)
-		checkQuery(query, nil, problem)
+		checkQuery(query, []string{"keys"}, problem)
+		loc.parseKeys(query, problem)
 	case SchemeMem:
 		loc.Bucket = u.Host
 		if u.Host == "" {
@@ -84,8 +88,9 @@ func ParseLocation(raw string) (Location, error) {
 			problem("bucket %q is not 3 to 63 lower-case letters, digits, dots and hyphens", u.Host)
 		}
 		loc.parsePrefix(u, problem)
-		checkQuery(query, []string{"endpoint", "path-style", "region"}, problem)
+		checkQuery(query, []string{"endpoint", "keys", "path-style", "region"}, problem)
 		loc.parseS3Query(query, problem)
+		loc.parseKeys(query, problem)
 	case "":
 		problem("it has no scheme: want file:///DIR or s3://BUCKET/PREFIX")
 	default:
@@ -118,6 +123,13 @@ func (l *Location) parsePrefix(u *url.URL, problem func(string, ...any)) {
 	}
 	if err := CheckKey(l.Path); err != nil {
 		problem("prefix: %v", err)
+	}
+}
+
+func (l *Location) parseKeys(query url.Values, problem func(string, ...any)) {
+	l.Keys = query.Get("keys")
+	if l.Keys != "" && !path.IsAbs(l.Keys) {
+		problem("keys is not the absolute path of a file")
 	}
 }
 
@@ -247,6 +259,9 @@ func (l Location) query() string {
 	}
 	if l.PathStyle {
 		q.Set("path-style", "true")
+	}
+	if l.Keys != "" {
+		q.Set("keys", l.Keys)
 	}
 	return q.Encode()
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 	"github.com/cairnstream/cairn/blob"
 	"github.com/cairnstream/cairn/blob/local"
 	"github.com/cairnstream/cairn/blob/s3"
+	"github.com/cairnstream/cairn/blob/sealed"
 	"github.com/cairnstream/cairn/metastore"
 	"github.com/cairnstream/cairn/metastore/etcd"
 	"github.com/cairnstream/cairn/metastore/mem"
@@ -37,6 +39,33 @@ func openBlob(ctx context.Context, raw string, reg prometheus.Registerer) (blob.
 	if err != nil {
 		return nil, nil, err
 	}
+	s, done, err := openPlain(ctx, loc, reg)
+	if err != nil {
+		return nil, nil, err
+	}
+	return seal(loc, s, done)
+}
+
+// seal encrypts the objects of a store, if its URL names keys.
+func seal(loc blob.Location, s blob.Store, done func()) (blob.Store, func(), error) {
+	if loc.Keys == "" {
+		return s, done, nil
+	}
+	text, err := os.ReadFile(loc.Keys)
+	if err == nil {
+		var keys sealed.Keys
+		if keys, err = sealed.ParseKeys(string(text)); err == nil {
+			s, err = sealed.New(s, keys)
+		}
+	}
+	if err != nil {
+		done()
+		return nil, nil, fmt.Errorf("blob URL %s: keys of %s: %w", loc.Object(""), loc.Keys, err)
+	}
+	return s, done, nil
+}
+
+func openPlain(ctx context.Context, loc blob.Location, reg prometheus.Registerer) (blob.Store, func(), error) {
 	switch loc.Scheme {
 	case blob.SchemeFile:
 		s, err := local.Open(loc)
@@ -73,7 +102,7 @@ func OpenBlob(ctx context.Context, loc blob.Location, readOnly bool) (blob.Store
 		if err != nil {
 			return nil, nil, err
 		}
-		return s, func() {}, nil
+		return seal(loc, s, func() {})
 	}
 	return openBlob(ctx, loc.String(), prometheus.NewRegistry())
 }
