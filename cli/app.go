@@ -88,7 +88,7 @@ func Main(p Programs, argv []string) int { return New(p).Program(argv) }
 func (a *App) Program(argv []string) int {
 	root := a.root("runs the programs that are compiled into it")
 	root.AddCommand(
-		a.runCommand(), a.listCommand(), a.planCommand(), a.submitCommand(), a.taskManagerCommand("taskmanager"), a.localCommand(),
+		a.runCommand(), a.listCommand(), a.planCommand(), a.checkCommand(), a.submitCommand(), a.taskManagerCommand("taskmanager"), a.localCommand(),
 		a.versionCommand(),
 	)
 	return a.execute(root, argv)

@@ -66,6 +66,12 @@ func (a Adaptation) apply(m *snapshot.Manifest, spec job.Spec, own bool) (notes 
 	return notes, nil
 }
 
+// Preview says what a job of spec that begins with a snapshot would be told: notes, or that it is refused and why. It changes nothing.
+func (a Adaptation) Preview(m *snapshot.Manifest, spec job.Spec) (notes []string, err error) {
+	c := *m
+	return a.apply(&c, spec, false)
+}
+
 func (a Adaptation) rename(m *snapshot.Manifest, ops map[string]job.OperatorSnapshot, has map[string]job.Operator, old, now string, bad func(string, ...any)) {
 	op, there := m.Operators[old]
 	_, wanted := has[now]

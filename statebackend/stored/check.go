@@ -76,6 +76,7 @@ func Check(s *Snapshot, o CheckOptions) (*CheckReport, error) {
 		return nil, err
 	}
 	m := s.Manifest
+	o.Rename = withSplits(o.Rename, m, o.Graph)
 	r := &CheckReport{}
 	if m.K != plan.K {
 		r.Problems = append(r.Problems, fmt.Sprintf("the snapshot has %d key groups, the job %d: set max-parallelism to %d", m.K, plan.K, m.K))
@@ -93,6 +94,23 @@ func Check(s *Snapshot, o CheckOptions) (*CheckReport, error) {
 	c.gone(m)
 	c.unused(m)
 	return r, nil
+}
+
+// splitsSuffix is what the name of a source's enumerator ends in: it goes with the source.
+const splitsSuffix = ".splits"
+
+// withSplits adds the enumerators of sources that are renamed.
+func withSplits(rename map[string]string, m *snapshot.Manifest, g job.Graph) map[string]string {
+	out := maps.Clone(rename)
+	for old, now := range rename {
+		_, told := rename[old+splitsSuffix]
+		_, had := m.Operators[old+splitsSuffix]
+		has := slices.ContainsFunc(g.Operators, func(op job.Operator) bool { return op.Name == now+splitsSuffix })
+		if !told && had && has {
+			out[old+splitsSuffix] = now + splitsSuffix
+		}
+	}
+	return out
 }
 
 type checker struct {
@@ -138,13 +156,14 @@ func (c *checker) was(name string) string {
 	return ""
 }
 
-func (c *checker) drops(operator, state string) bool {
-	key := operator + "/" + state
-	if slices.Contains(c.o.Drop, key) {
-		c.dropped[key] = true
-		return true
+// drops tells whether a state is to be left out, named by what the operator was or is called.
+func (c *checker) drops(operator, state string) (found bool) {
+	for _, name := range []string{operator, c.o.Rename[operator]} {
+		if key := name + "/" + state; slices.Contains(c.o.Drop, key) {
+			c.dropped[key], found = true, true
+		}
 	}
-	return false
+	return found
 }
 
 // operator compares an operator that the program has.
@@ -189,11 +208,13 @@ func (c *checker) operator(v job.Operator, m *snapshot.Manifest, plan *job.Plan)
 		old := rest[name]
 		st := StateCheck{Name: name, Kind: old.Kind, Verdict: Restored, Entries: old.Entries, Bytes: old.Bytes}
 		switch {
-		case declared[name]: // The engine's own: positions of sources, what sinks have not committed.
+		case declared[name], old.Kind == OperatorList && old.Value == nil: // The engine's own: positions of sources, what sinks have not committed.
 		case c.drops(was, name):
 			st.Verdict = Dropped
 		case old.Entries == 0 && old.Bytes == 0:
 			st.Verdict, st.Why = Dropped, "it is empty"
+		case old.Kind == OperatorList || old.Kind == Broadcast:
+			st.Verdict, st.Why = Dropped, "the program no longer declares it"
 		default:
 			st.Verdict = Refused
 			st.Why = fmt.Sprintf("the program no longer declares it: declare it again, or --drop-state %s/%s", was, name)
