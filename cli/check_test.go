@@ -70,7 +70,7 @@ func TestCheckCommand(t *testing.T) {
 		"a table":         {[]string{"visits", "--from", from}, Done, "restored"},
 		"another program": {[]string{"numbers", "--arg", "n=1", "--from", from}, Refused, "the program has no operator of that name"},
 		"left out":        {[]string{"numbers", "--arg", "n=1", "--from", from, "--allow-dropped"}, Done, "dropped"},
-		"mapped away":     {[]string{"visits", "--from", from, "--map", "users=mark"}, Refused, "both"},
+		"mapped away":     {[]string{"visits", "--from", from, "--map", "users=mark"}, Refused, "both states"},
 		"key groups":      {[]string{"visits", "--from", from, "--set", "max-parallelism=128"}, Refused, "set max-parallelism to 720"},
 		"no flag":         {[]string{"visits"}, Usage, "missing flag --from"},
 		"no snapshot":     {[]string{"visits", "--from", dir + "/nothing"}, NotFound, "nothing"},

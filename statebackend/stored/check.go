@@ -269,6 +269,10 @@ func (c *checker) unused(m *snapshot.Manifest) {
 		if _, there := m.Operators[old]; !there {
 			c.r.Problems = append(c.r.Problems, fmt.Sprintf("--map %s=%s: the snapshot has no operator %q", old, now, old))
 		}
+		_, both := m.Operators[now]
+		if _, away := c.o.Rename[now]; both && !away && old != now {
+			c.r.Problems = append(c.r.Problems, fmt.Sprintf("--map %s=%s: the snapshot has an operator %q too: there would be both states for one", old, now, now))
+		}
 		if other := taken[now]; other != "" {
 			c.r.Problems = append(c.r.Problems, fmt.Sprintf("--map: %q and %q would both be %q", other, old, now))
 		}
