@@ -43,7 +43,7 @@ func (m *metered) GetRange(ctx context.Context, key string, off, n int64) (io.Re
 type pair struct{ key, value []byte }
 
 // write makes a checkpoint with one state of int64 to bytes on some subtasks.
-func write(t testing.TB, store blob.Store, k, parallelism int, entries []pair) string {
+func write(t rapid.TB, store blob.Store, k, parallelism int, entries []pair) string {
 	t.Helper()
 	byGroup := make([][]byte, k)
 	counts := make([]int64, k)

@@ -219,13 +219,41 @@ func (v *verifier) chain(ctx context.Context, of Concern, c statebackend.Chain) 
 		return v.merge(ctx, of, c, list, l)
 	}
 	for _, r := range list {
-		err := r.all(ctx, func(x run) error { return l.verify(x, v.m.K, nil) })
+		order := keyOrder{group: -1}
+		err := r.all(ctx, func(x run) error {
+			if !r.ix.Sorted {
+				return l.verify(x, v.m.K, nil)
+			}
+			return errors.Join(l.verify(x, v.m.K, order.of(x.group)), order.err)
+		})
 		if err := v.failed(ctx, v.at(r.h), []Concern{of}, wrapWhere(r.h, err)); err != nil {
 			return err
 		}
 		v.entries(r.ix.Entries + r.ix.Removed)
 	}
 	return nil
+}
+
+// keyOrder finds keys that a segment which says that it is sorted has out of order.
+type keyOrder struct {
+	group int
+	last  []byte // Nil before a group's first.
+	err   error
+}
+
+// of is told the keys of a run.
+func (o *keyOrder) of(group int) func(key []byte) {
+	if group != o.group {
+		o.group, o.last = group, nil
+	}
+	return func(key []byte) {
+		if o.last != nil && bytes.Compare(key, o.last) <= 0 && o.err == nil {
+			o.err = content("key group %d: the segment is said to be sorted, and key %x comes after %x", group, key[:min(len(key), 32)], o.last[:min(len(o.last), 32)])
+		}
+		if o.last = append(o.last[:0], key...); o.last == nil {
+			o.last = []byte{}
+		}
+	}
 }
 
 func wrapWhere(h job.StateHandle, err error) error {

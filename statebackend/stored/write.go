@@ -28,29 +28,15 @@ func (e *Editor) Write(ctx context.Context, store blob.Store, folder string) (ma
 	if e.written {
 		return "", errors.New("the editor has written its savepoint")
 	}
-	if err := blob.CheckKey(folder); err != nil {
-		return "", fmt.Errorf("folder of a savepoint: %w", err)
+	w, err := newSavepointWriter(ctx, e.s, store, folder)
+	if err != nil {
+		return "", err
 	}
-	for info, err := range store.List(ctx, folder+"/") {
-		if err != nil {
-			return "", err
-		}
-		return "", fmt.Errorf("write a savepoint to %s: %w: there is %s", folder, blob.ErrExists, info.Key)
-	}
-	e.written = true
-	w := &savepointWriter{e: e, store: store, folder: folder, token: token()}
-	defer func() {
-		if err != nil && len(w.objects) > 0 {
-			clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-			defer cancel()
-			err = errors.Join(err, store.Delete(clean, w.objects...))
-		}
-	}()
+	w.e, e.written = e, true
+	defer func() { err = w.undo(ctx, err) }()
 	m := *e.s.Manifest
 	m.Created = time.UnixMilli(e.now)
-	if m.Derived == "" {
-		m.Derived = fmt.Sprintf("checkpoint %d of job %s", uint64(m.Checkpoint), m.Job)
-	}
+	m.Derived = derived(&m)
 	m.Operators = map[string]job.OperatorSnapshot{}
 	for _, name := range slices.Sorted(maps.Keys(e.s.Manifest.Operators)) {
 		if m.Operators[name], err = w.operator(ctx, name); err != nil {
@@ -67,13 +53,62 @@ func token() string {
 	return hex.EncodeToString(b[:])
 }
 
+// savepointWriter writes the objects of a savepoint.
 type savepointWriter struct {
-	e       *Editor
+	s       *Snapshot // What it is made from,
+	e       *Editor   // and how it is changed; nil where it is not.
 	store   blob.Store
 	folder  string
 	token   string
 	objects []string // That may have been written.
 	inline  int      // Bytes in the manifest so far.
+}
+
+// newSavepointWriter fails when there is something in the folder.
+func newSavepointWriter(ctx context.Context, s *Snapshot, store blob.Store, folder string) (*savepointWriter, error) {
+	if err := blob.CheckKey(folder); err != nil {
+		return nil, fmt.Errorf("folder of a savepoint: %w", err)
+	}
+	for info, err := range store.List(ctx, folder+"/") {
+		if err != nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("write a savepoint to %s: %w: there is %s", folder, blob.ErrExists, info.Key)
+	}
+	return &savepointWriter{s: s, store: store, folder: folder, token: token()}, nil
+}
+
+// undo removes what was written if err is not nil, and returns it.
+func (w *savepointWriter) undo(ctx context.Context, err error) error {
+	if err == nil || len(w.objects) == 0 {
+		return err
+	}
+	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	return errors.Join(err, w.store.Delete(clean, w.objects...))
+}
+
+// object begins what a subtask of an operator has.
+func (w *savepointWriter) object(operator string, i int) (*snapshot.Writer, *snapshot.OperatorWriter, error) {
+	m := w.s.Manifest
+	object := fmt.Sprintf("%s/%s.%d.%s", w.folder, objectName(operator), i, w.token)
+	sw, err := snapshot.NewWriter(snapshot.WriterConfig{
+		Store: w.store, Job: m.Job, Checkpoint: m.Checkpoint, Attempt: m.Attempt, Epoch: m.Epoch, Object: object,
+		Task: job.Task{Vertex: operator, Subtask: i}, InlineLimit: w.inlineLimit(),
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	w.objects = append(w.objects, object)
+	return sw, sw.Operator(operator), nil
+}
+
+// finish ends it.
+func (w *savepointWriter) finish(ctx context.Context, sw *snapshot.Writer, out job.SubtaskSnapshot) error {
+	for _, h := range out.States {
+		w.inline += len(h.Inline)
+	}
+	return sw.Finish(ctx)
 }
 
 // inlineLimit is what a subtask of an operator may have in the manifest: there are more of these than of a checkpoint's tasks,
@@ -96,12 +131,12 @@ type newTable struct {
 
 // operator writes the states of one operator: an object for each subtask, unless they are small enough for the manifest.
 func (w *savepointWriter) operator(ctx context.Context, name string) (job.OperatorSnapshot, error) {
-	old := w.e.s.Manifest.Operators[name]
+	old := w.s.Manifest.Operators[name]
 	out := job.OperatorSnapshot{Parallelism: old.Parallelism, Subtasks: make([]job.SubtaskSnapshot, len(old.Subtasks))}
 	tables := map[string]*newTable{}
 	lists := map[string]map[string][]Change{} // Broadcast states, by map key.
 	var order []string
-	for _, st := range w.e.s.states {
+	for _, st := range w.s.states {
 		if st.Operator != name || len(w.e.changed[st]) == 0 {
 			continue
 		}
@@ -121,7 +156,7 @@ func (w *savepointWriter) operator(ctx context.Context, name string) (job.Operat
 			if t.t == nil || len(t.o) == 0 {
 				continue
 			}
-			src, err := w.e.s.source(ctx, name, t.t)
+			src, err := w.s.source(ctx, name, t.t)
 			if err != nil {
 				return out, err
 			}
@@ -140,18 +175,12 @@ func (w *savepointWriter) operator(ctx context.Context, name string) (job.Operat
 }
 
 func (w *savepointWriter) subtask(ctx context.Context, operator string, i int, old job.SubtaskSnapshot, parallelism int, tables map[string]*newTable, order []string, lists map[string]map[string][]Change) (job.SubtaskSnapshot, error) {
-	m := w.e.s.Manifest
-	object := fmt.Sprintf("%s/%s.%d.%s", w.folder, objectName(operator), i, w.token)
-	sw, err := snapshot.NewWriter(snapshot.WriterConfig{
-		Store: w.store, Job: m.Job, Checkpoint: m.Checkpoint, Attempt: m.Attempt, Epoch: m.Epoch, Object: object,
-		Task: job.Task{Vertex: operator, Subtask: i}, InlineLimit: w.inlineLimit(),
-	})
+	m := w.s.Manifest
+	sw, ow, err := w.object(operator, i)
 	if err != nil {
 		return old, err
 	}
 	defer sw.Close()
-	w.objects = append(w.objects, object)
-	ow := sw.Operator(operator)
 	out := old
 	out.States = nil
 	for _, h := range old.States {
@@ -178,10 +207,7 @@ func (w *savepointWriter) subtask(ctx context.Context, operator string, i int, o
 			out.States = append(out.States, h)
 		}
 	}
-	for _, h := range out.States {
-		w.inline += len(h.Inline)
-	}
-	return out, sw.Finish(ctx)
+	return out, w.finish(ctx, sw, out)
 }
 
 // objectName is an operator's name as a part of a key; different ones stay different.
@@ -198,7 +224,7 @@ func objectName(operator string) string {
 // copy carries a section over, and verifies it.
 func (w *savepointWriter) copy(ctx context.Context, ow *snapshot.OperatorWriter, h job.StateHandle) (job.StateHandle, error) {
 	n, err := ow.Section(ctx, h.Name, func(out io.Writer) error {
-		body, err := w.e.s.reader.Range(ctx, h, 0, h.Length)
+		body, err := w.s.reader.Range(ctx, h, 0, h.Length)
 		if err != nil {
 			return err
 		}
@@ -218,11 +244,11 @@ func (w *savepointWriter) copy(ctx context.Context, ow *snapshot.OperatorWriter,
 
 // broadcast writes a subtask's copy of a broadcast state anew.
 func (w *savepointWriter) broadcast(ctx context.Context, ow *snapshot.OperatorWriter, operator string, h job.StateHandle, changes map[string][]Change) (job.StateHandle, error) {
-	items, err := w.e.s.reader.ReadList(ctx, []snapshot.Part{{Handle: h, Step: 1}})
+	items, err := w.s.reader.ReadList(ctx, []snapshot.Part{{Handle: h, Step: 1}})
 	if err != nil {
 		return h, err
 	}
-	st, err := w.e.s.State(operator, h.Name)
+	st, err := w.s.State(operator, h.Name)
 	if err != nil {
 		return h, err
 	}
@@ -253,8 +279,8 @@ func (w *savepointWriter) table(ctx context.Context, ow *snapshot.OperatorWriter
 	var sum segment.Summary
 	h, err := ow.Section(ctx, t.table.name, func(out io.Writer) error {
 		sw := segment.NewWriter(out, segment.Descriptor{
-			Operator: operator, Subtask: i, State: t.table.name, Key: t.table.key, Value: t.table.value, K: w.e.s.Manifest.K,
-			First: groups.First, Last: groups.Last, Checkpoint: uint64(w.e.s.Manifest.Checkpoint),
+			Operator: operator, Subtask: i, State: t.table.name, Key: t.table.key, Value: t.table.value, K: w.s.Manifest.K,
+			First: groups.First, Last: groups.Last, Checkpoint: uint64(w.s.Manifest.Checkpoint),
 		})
 		r := runWriter{w: sw, group: groups.First}
 		left := overlay{} // Those that the snapshot does not have.
