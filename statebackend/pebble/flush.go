@@ -19,6 +19,7 @@ import (
 
 	"github.com/cairnstream/cairn/internal/table"
 	"github.com/cairnstream/cairn/job"
+	"github.com/cairnstream/cairn/statebackend"
 )
 
 // flush is what is to be written of the caches at one moment, and what came of it.
@@ -120,7 +121,7 @@ func (f *flusher) write(j *flush) (err error) {
 		for i := range j.states {
 			s := &j.states[i]
 			f.rows.reset()
-			if err := f.rows.collect(s, group, group-g.First); err != nil {
+			if err := f.collect(s, group, group-g.First); err != nil {
 				return err
 			}
 			if len(f.rows.at) == 0 {
@@ -145,6 +146,16 @@ func (f *flusher) write(j *flush) (err error) {
 		}
 	}
 	return nil
+}
+
+// collect is that of rows. Codecs may be the user's: what they panic with must not end the process.
+func (f *flusher) collect(s *frozenState, group, i int) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("state %q: encode an entry: %w", s.s.name, statebackend.Recovered(v))
+		}
+	}()
+	return f.rows.collect(s, group, i)
 }
 
 // rows are encoded entries of one state and key group.
