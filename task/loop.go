@@ -22,6 +22,8 @@ import (
 const (
 	mergeBusy = 100 * time.Microsecond
 	mergeIdle = 500 * time.Microsecond
+	// mergeWait is when an idle task looks again for what could not be merged yet, since another goroutine still writes it.
+	mergeWait = 2 * time.Millisecond
 )
 
 // subtask runs one task of one attempt.
@@ -132,7 +134,8 @@ func (s *subtask) loop() error {
 			}
 			continue
 		}
-		if s.merging = s.mergeState(mergeIdle); s.merging {
+		begun := time.Now()
+		if s.merging = s.mergeState(mergeIdle); s.merging && time.Since(begun) >= mergeIdle/2 {
 			continue
 		}
 		if err := s.wait(); err != nil {
@@ -474,6 +477,9 @@ func (s *subtask) wait() error {
 		}
 	}
 	if at, ok := s.gate.WaitsUntil(); ok && (deadline.IsZero() || at.Before(deadline)) {
+		deadline = at
+	}
+	if at := start.Add(mergeWait); s.merging && (deadline.IsZero() || at.Before(deadline)) {
 		deadline = at
 	}
 	var due <-chan time.Time
