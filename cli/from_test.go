@@ -120,3 +120,26 @@ func TestRunFrom(t *testing.T) {
 		t.Error("what the run began with has changed")
 	}
 }
+
+// A second run on the folder of one that goes on says who has it.
+func TestRunOfAFolderInUse(t *testing.T) {
+	dir := t.TempDir()
+	running, release := make(chan struct{}), make(chan struct{})
+	p := &numbers{sink: collect.New[int64](), fail: func(n int64) {
+		if n == 50 {
+			close(running)
+			<-release
+		}
+	}}
+	first := make(chan result)
+	go func() { first <- call(p, nil, "prog", "run", "numbers", "--arg", "n=100", "--dir", dir) }()
+	<-running
+	r := call(&numbers{sink: collect.New[int64]()}, nil, "prog", "run", "numbers", "--arg", "n=100", "--dir", dir)
+	close(release)
+	if r.code != Failed || !strings.Contains(r.stderr, dir) || !strings.Contains(r.stderr, "in use by another process") {
+		t.Errorf("exit %d\n%s\n%s", r.code, r.stdout, r.stderr)
+	}
+	if r := <-first; r.code != Done {
+		t.Errorf("the first run: exit %d\n%s\n%s", r.code, r.stdout, r.stderr)
+	}
+}

@@ -69,6 +69,9 @@ func (a *App) runCommand() *cobra.Command {
 	})
 }
 
+// errPart is why a run ends early whose cluster says when it is stopped what has failed.
+var errPart = errors.New("a part of the cluster has failed")
+
 // runLocal runs a job on a cluster of its own.
 func (a *App) runLocal(ctx context.Context, c serve.LocalConfig, s coordinator.Submission) (d coordinator.JobDetail, err error) {
 	l, err := serve.StartLocal(ctx, c)
@@ -76,8 +79,11 @@ func (a *App) runLocal(ctx context.Context, c serve.LocalConfig, s coordinator.S
 		return d, err
 	}
 	defer func() {
-		if serr := l.Stop(); err == nil {
+		switch serr := l.Stop(); {
+		case err == nil:
 			err = serr
+		case serr != nil && errors.Is(err, errPart):
+			err = fmt.Errorf("%w: %w", err, serr)
 		}
 	}()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -85,7 +91,7 @@ func (a *App) runLocal(ctx context.Context, c serve.LocalConfig, s coordinator.S
 	go func() {
 		select {
 		case <-l.Failed():
-			cancel(errors.New("a part of the cluster has failed"))
+			cancel(errPart)
 		case <-ctx.Done():
 		}
 	}()
