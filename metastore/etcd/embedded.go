@@ -93,7 +93,7 @@ func (e *Embedded) start(ctx context.Context, config EmbeddedConfig) (err error)
 	if e.lock, err = lockDir(config.Dir); err != nil {
 		return err
 	}
-	if e.etcd, err = embed.StartEtcd(embedConfig(config)); err != nil {
+	if e.etcd, err = startEtcd(embedConfig(config)); err != nil {
 		return err
 	}
 	select {
@@ -105,6 +105,16 @@ func (e *Embedded) start(ctx context.Context, config EmbeddedConfig) (err error)
 	}
 	e.endpoint = "http://" + e.etcd.Clients[0].Addr().String()
 	return revokeLeases(ctx, e.endpoint)
+}
+
+// startEtcd is embed.StartEtcd, which panics when it cannot write: it has logged why.
+func startEtcd(c *embed.Config) (e *embed.Etcd, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%v: its log, above, says why", v)
+		}
+	}()
+	return embed.StartEtcd(c)
 }
 
 func embedConfig(config EmbeddedConfig) *embed.Config {
