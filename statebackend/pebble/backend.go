@@ -287,8 +287,12 @@ func (b *Backend) harvest() {
 func (b *Backend) Merge(budget time.Duration) bool {
 	start := time.Now()
 	b.harvest()
-	if start.Sub(b.renewed) > renewEvery {
-		b.tree.files.list(&b.tree) // Else the files of a tree that is not written to are kept for ever.
+	if start.Sub(b.renewed) > renewEvery && b.troubles.err() == nil {
+		// Else the files of a tree that is not written to are kept for ever. What fails here the next read tells.
+		if err := b.tree.files.list(&b.tree); err != nil {
+			b.tree.renew()
+		}
+		b.tree.files.trim(&b.tree, lookupFiles) // There may be more backends than there were.
 		b.renewed = start
 	}
 	for _, s := range b.states {

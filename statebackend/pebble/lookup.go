@@ -57,8 +57,7 @@ var filterPolicy = bloom.FilterPolicy(bloomBits)
 func (f *files) get(t *tree, key []byte) (value []byte, found bool, err error) {
 	for range 10 {
 		if !f.listed {
-			f.list(t)
-			if !f.listed {
+			if err = f.list(t); err != nil {
 				break
 			}
 		}
@@ -68,7 +67,7 @@ func (f *files) get(t *tree, key []byte) (value []byte, found bool, err error) {
 		}
 		f.listed = false // It was replaced before it was opened for the first time.
 	}
-	return nil, false, fmt.Errorf("files of the tree: %w", errors.Join(err, t.b.troubles.err()))
+	return nil, false, fmt.Errorf("files of the tree: %w", err)
 }
 
 func (f *files) find(t *tree, key []byte) (value []byte, found bool, err error) {
@@ -114,11 +113,10 @@ func (f *files) find(t *tree, key []byte) (value []byte, found bool, err error) 
 }
 
 // list takes note of the files that there are now.
-func (f *files) list(t *tree) {
+func (f *files) list(t *tree) error {
 	all, err := t.db.SSTables()
 	if err != nil {
-		t.b.troubles.note(err)
-		return
+		return err
 	}
 	known := make(map[uint64]*file, len(f.open))
 	for _, e := range f.open {
@@ -155,14 +153,11 @@ func (f *files) list(t *tree) {
 		return true
 	})
 	f.listed = true
+	return nil
 }
 
 func (f *files) openFile(t *tree, e *file) (err error) {
-	limit := int64(lookupPart * float64(t.b.p.Budget.Share()))
-	for len(f.open) > 0 && (len(f.open) >= lookupFiles || f.bytes > limit) {
-		f.closeFile(f.open[0])
-		f.open = f.open[1:]
-	}
+	limit := f.trim(t, lookupFiles-1)
 	handle, err := t.b.fs.Open(t.b.fs.PathJoin(t.b.treeDir(), fmt.Sprintf("%06d.sst", e.num)), vfs.RandomReadsOption)
 	if err != nil {
 		return err
@@ -212,6 +207,16 @@ func (f *files) openFile(t *tree, e *file) (err error) {
 	f.bytes += e.bytes
 	f.open = append(f.open, e)
 	return nil
+}
+
+// trim closes files until no more than n are open, and what they take is within their part of the budget, which it returns.
+func (f *files) trim(t *tree, n int) (limit int64) {
+	limit = int64(lookupPart * float64(t.b.p.Budget.Share()))
+	for len(f.open) > 0 && (len(f.open) > n || f.bytes > limit) {
+		f.closeFile(f.open[0])
+		f.open = f.open[1:]
+	}
+	return limit
 }
 
 // closeFile leaves it to the caller to take e from the list of open files. Errors of closing what was read are of no interest.

@@ -39,16 +39,16 @@ func (s *state) memory() int64 {
 const pointerCost = 16
 
 func (b *Backend) memory() (total int64) {
-	total = b.tree.files.bytes
 	for _, s := range b.states {
 		total += s.memory()
 	}
 	return total
 }
 
-// share is the memory that the caches of this backend may take.
+// share is the memory that the caches of this backend may take. However much the indexes and filters of files take, it is no less
+// than the least.
 func (b *Backend) share() int64 {
-	return max(int64(cachePart*float64(b.p.Budget.Share())), leastShare)
+	return max(int64(cachePart*float64(b.p.Budget.Share()))-b.tree.files.bytes, leastShare)
 }
 
 // room sees that the cache of s may take more entries.
@@ -83,8 +83,8 @@ func (b *Backend) room(s *state) {
 		switch {
 		case len(b.pending) > 0:
 			b.wait()
-		case gone > 0:
-			s.cache.Limit = have + gone
+		case gone > 0: // Less than left, or it would never come down to a share that has shrunk.
+			s.cache.Limit = have + gone/2
 			return
 		case kept > 0 && !spilled:
 			b.spill()
