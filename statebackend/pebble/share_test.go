@@ -14,7 +14,7 @@ func TestCacheFollowsItsShare(t *testing.T) {
 	defer pebble.SetLeastShare(pebble.SetLeastShare(1 << 18))
 	budget := statebackend.NewBudget(3 << 20)
 	c := start(t, &pebble.Factory{}, statebackend.Params{Budget: budget})
-	const keys = 70_000
+	const keys = 100_000
 	use := func() {
 		for k := range int64(keys) {
 			if c.set(k, k); k%1000 == 0 {
