@@ -162,7 +162,7 @@ func (s *Store) rangeOf(ctx context.Context, key string, o *object, off, n int64
 		return nil, err
 	}
 	r := &opening{o: o, body: body, next: first, last: last, skip: off - first*pieceSize}
-	if err := r.fill(); err != nil && err != io.EOF {
+	if err := r.fill(); err != nil && !errors.Is(err, io.EOF) {
 		return nil, errors.Join(blob.WrapError("get-range", key, err), body.Close())
 	}
 	return blob.NewReader(ctx, "get-range", key, r, n), nil

@@ -47,11 +47,10 @@ func (c *chunk) since(p, s int, base uint32) uint32 {
 	return 0
 }
 
-// renew has page q of d, which is page p of c or a copy of it, begin another epoch.
-func (d *chunk) renew(q int, epoch uint32, c *chunk, p int, base uint32) {
-	was, hd := c.heads[p], &d.heads[q]
-	hd.epoch, hd.changed = epoch, mask{}
-	before := c.past[p]
+// renew has page p, which is page q of from or a copy of it, begin another epoch.
+func (c *chunk) renew(p int, epoch uint32, from *chunk, q int, base uint32) {
+	was, before := from.heads[q], from.past[q]
+	c.heads[p].epoch, c.heads[p].changed = epoch, mask{}
 	switch {
 	case was.epoch <= base:
 		before = past{}
@@ -63,7 +62,7 @@ func (d *chunk) renew(q int, epoch uint32, c *chunk, p int, base uint32) {
 		}
 		before.epoch = was.epoch
 	}
-	d.past[q] = before
+	c.past[p] = before
 }
 
 const (
