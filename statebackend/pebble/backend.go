@@ -292,7 +292,13 @@ func (b *Backend) Merge(budget time.Duration) bool {
 		if err := b.tree.files.list(&b.tree); err != nil {
 			b.tree.renew()
 		}
-		b.tree.files.trim(&b.tree, lookupFiles) // There may be more backends than there were.
+		// There may be more backends than there were. A cache that has all that is used is asked for nothing, else.
+		b.tree.files.trim(&b.tree, lookupFiles)
+		if b.memory() > b.share() {
+			for _, s := range b.states {
+				s.cache.Limit = 0
+			}
+		}
 		b.renewed = start
 	}
 	for _, s := range b.states {
@@ -333,8 +339,9 @@ func (b *Backend) Due() bool {
 	return false
 }
 
-// renewEvery is how long reads may keep files that the tree has replaced.
-const renewEvery = 5 * time.Second
+// renewEvery is how long reads may keep files that the tree has replaced, and a cache more than its share. A variable for tests
+// that do not wait.
+var renewEvery = 5 * time.Second
 
 // Sizes implements statebackend.Backend.
 func (b *Backend) Sizes() []statebackend.Size {

@@ -1,6 +1,10 @@
 package pebble
 
-import "github.com/cockroachdb/pebble/v2/vfs"
+import (
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
 
 // SetLeastShare sets the least memory that a backend's caches have, and returns what it was.
 func SetLeastShare(bytes int64) int64 {
@@ -16,5 +20,12 @@ func (f *Factory) SetDisk(fs vfs.FS) { f.disk = fs }
 func SetRewriteAtOnce(n int64) int64 {
 	old := rewriteAtOnce
 	rewriteAtOnce = n
+	return old
+}
+
+// SetRenewEvery sets how long a cache may have more than its share, and returns what it was.
+func SetRenewEvery(d time.Duration) time.Duration {
+	old := renewEvery
+	renewEvery = d
 	return old
 }

@@ -12,25 +12,33 @@ import (
 // of files take.
 func TestCacheFollowsItsShare(t *testing.T) {
 	defer pebble.SetLeastShare(pebble.SetLeastShare(1 << 18))
-	budget := statebackend.NewBudget(3 << 20)
+	defer pebble.SetRenewEvery(pebble.SetRenewEvery(time.Millisecond))
+	for name, keys := range map[string]int64{"larger state": 60_000, "all in the cache": 25_000} {
+		t.Run(name, func(t *testing.T) { testShare(t, keys) })
+	}
+}
+
+func testShare(t *testing.T, keys int64) {
+	budget := statebackend.NewBudget(2 << 20)
 	c := start(t, &pebble.Factory{}, statebackend.Params{Budget: budget})
-	const keys = 100_000
 	use := func() {
-		for k := range int64(keys) {
+		for k := range keys {
 			if c.set(k, k); k%1000 == 0 {
 				c.b.Merge(time.Millisecond)
 			}
 		}
 	}
 	use()
-	if got := c.b.Sizes()[0].Bytes; got < 1<<20 {
-		t.Fatalf("the cache has %d bytes of a share of 2.25 MiB", got)
+	if got := c.b.Sizes()[0].Bytes; got < 1<<19 {
+		t.Fatalf("the cache has %d bytes of a share of 1.5 MiB", got)
 	}
-	for range 15 {
+	for range 5 {
 		leave := budget.Join()
 		defer leave()
 	}
-	use()
+	for range max(1, 75_000/keys) {
+		use()
+	}
 	if got := c.b.Sizes()[0].Bytes; got < 1<<17 || got > 3<<17 {
 		t.Errorf("the cache has %d bytes, its share is 256 KiB", got)
 	}
