@@ -236,7 +236,7 @@ func TestFullDiskAtASpill(t *testing.T) {
 
 // A restore takes copies on this machine, drops those that are damaged, and fetches what is missing.
 func TestLocalCopies(t *testing.T) {
-	local, o := t.TempDir(), statetest.NewObjects()
+	local, o := filepath.Join(t.TempDir(), "a[b]*"), statetest.NewObjects()
 	p := statebackend.Params{Job: "j1", Local: local}
 	c := start(t, &pebble.Factory{}, p)
 	var handles []job.StateHandle

@@ -18,7 +18,7 @@ import (
 // time: each subtask has a folder of its own to write to, and all are read.
 type local struct {
 	dir string // Of this subtask; empty for none.
-	all string // Pattern of the folders of all subtasks of the operator.
+	all string // The folder of the operator: one for each subtask, with one for each snapshot.
 }
 
 func newLocal(p statebackend.Params) *local {
@@ -27,7 +27,7 @@ func newLocal(p statebackend.Params) *local {
 	}
 	op := fmt.Sprintf("%016x", xxh3.HashString(p.Operator))
 	base := filepath.Join(p.Local, string(p.Job), op)
-	return &local{dir: filepath.Join(base, strconv.Itoa(p.Task.Subtask)), all: filepath.Join(base, "*", "*", indexName)}
+	return &local{dir: filepath.Join(base, strconv.Itoa(p.Task.Subtask)), all: base}
 }
 
 // indexName is the file that says which hash the files of a snapshot have.
@@ -69,21 +69,29 @@ func (l *local) index() map[string]string {
 	if l.dir == "" {
 		return out
 	}
-	files, _ := filepath.Glob(l.all)
-	for _, f := range files {
-		data, err := os.ReadFile(f)
-		if err != nil {
-			continue
-		}
-		var hashes map[string]string
-		if json.Unmarshal(data, &hashes) != nil {
-			continue
-		}
-		for hash, name := range hashes {
-			if isTable(name) && name == filepath.Base(name) {
-				out[hash] = filepath.Join(filepath.Dir(f), name)
-			}
+	subtasks, _ := os.ReadDir(l.all)
+	for _, s := range subtasks {
+		snapshots, _ := os.ReadDir(filepath.Join(l.all, s.Name()))
+		for _, c := range snapshots {
+			addIndex(out, filepath.Join(l.all, s.Name(), c.Name()))
 		}
 	}
 	return out
+}
+
+// addIndex adds the copies of one snapshot.
+func addIndex(to map[string]string, dir string) {
+	data, err := os.ReadFile(filepath.Join(dir, indexName))
+	if err != nil {
+		return
+	}
+	var hashes map[string]string
+	if json.Unmarshal(data, &hashes) != nil {
+		return
+	}
+	for hash, name := range hashes {
+		if isTable(name) && name == filepath.Base(name) {
+			to[hash] = filepath.Join(dir, name)
+		}
+	}
 }
