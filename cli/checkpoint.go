@@ -44,8 +44,11 @@ func checkpointTable(w *tabwriter.Writer, list ...coordinator.Checkpoint) {
 
 func (a *App) checkpointTriggerCommand() *cobra.Command {
 	c := a.newClient()
+	var o coordinator.TriggerOptions
+	c.yesNo(&o.Full, "full", "one that builds on no other checkpoint").flag = true
+	c.yesNo(&o.Incremental, "incremental", "one that builds on another checkpoint, or none at all").flag = true
 	return a.ask(&cobra.Command{Use: "trigger JOB", Short: "takes a checkpoint now and waits for it"}, c, func(ctx context.Context, jobs *rpc.Client, args []string) error {
-		p, err := jobs.TriggerCheckpoint(ctx, args[0])
+		p, err := jobs.TriggerCheckpoint(ctx, args[0], o)
 		if err != nil {
 			return err
 		}

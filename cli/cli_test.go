@@ -248,7 +248,35 @@ func (f *fakeJobs) Watch(_ context.Context, ref string, fn func(coordinator.JobD
 func (f *fakeJobs) Cancel(_ context.Context, ref string) (coordinator.Job, error) {
 	return theJob(), f.find(ref)
 }
-func (f *fakeJobs) TriggerCheckpoint(_ context.Context, ref string) (coordinator.Checkpoint, error) {
+func (f *fakeJobs) TakeSavepoint(_ context.Context, ref string, o coordinator.SavepointOptions) (coordinator.Savepoint, error) {
+	if ref == "busy" {
+		return coordinator.Savepoint{}, rpc.Errorf(rpc.Refused, "4 savepoints of job %q wait already, which is the limit: try again when one is done", ref)
+	}
+	s := savepoint
+	s.Stopped = o.Stop
+	if o.To != "" {
+		s.URL = o.To
+	}
+	return s, nil
+}
+
+func (f *fakeJobs) ListSavepoints(_ context.Context, ref string) ([]coordinator.Savepoint, error) {
+	return []coordinator.Savepoint{savepoint}, nil
+}
+
+func (f *fakeJobs) DeleteSavepoint(_ context.Context, id string) (coordinator.Savepoint, error) {
+	if id != savepoint.ID {
+		return coordinator.Savepoint{}, rpc.Errorf(rpc.NotFound, "there is no savepoint %q on record", id)
+	}
+	return savepoint, nil
+}
+
+var savepoint = coordinator.Savepoint{
+	ID: "sp-0123456789ab", URL: "file:///blob/default/savepoints/0a1b2c3d4e5f6071/sp-0123456789ab", Job: "0a1b2c3d4e5f6071", Name: "flights",
+	Checkpoint: 7, Taken: at.Add(-time.Minute), Bytes: 12345,
+}
+
+func (f *fakeJobs) TriggerCheckpoint(_ context.Context, ref string, _ coordinator.TriggerOptions) (coordinator.Checkpoint, error) {
 	return f.checkpoint(), f.find(ref)
 }
 func (f *fakeJobs) checkpoint() coordinator.Checkpoint {

@@ -15,7 +15,7 @@ type fromFlags struct {
 }
 
 func (a *App) fromFlags(o *options, f *fromFlags) {
-	o.text(&f.snapshot, "from", "SNAPSHOT", "begin with a checkpoint or savepoint: its folder or URL, JOB/latest or JOB/checkpoint/N").flag = true
+	o.text(&f.snapshot, "from", "SNAPSHOT", "begin with a checkpoint or savepoint: its folder or URL, the id of a savepoint, JOB/latest or JOB/checkpoint/N").flag = true
 	o.yesNo(&f.claim, "claim", "the savepoint that --from names becomes the job's own: it is deleted after the first checkpoint of the job").flag = true
 	o.yesNo(&f.adapt.AllowDropped, "allow-dropped", "leave out the state of operators that the program does not have any more").flag = true
 	o.yesNo(&f.adapt.AllowDrained, "allow-drained", "begin with a snapshot that was taken at the end of all data").flag = true
@@ -34,6 +34,9 @@ func (f *fromFlags) into(s *coordinator.Submission) error {
 		return nil
 	}
 	_, err := os.Stat(f.snapshot)
+	if err != nil && strings.HasPrefix(f.snapshot, "sp-") && !strings.Contains(f.snapshot, "/") {
+		return nil // The id of a savepoint.
+	}
 	ref, perr := parseRef([]string{f.snapshot})
 	if err != nil && perr == nil && ref.snapshot == "" && strings.Contains(f.snapshot, "/") {
 		return nil // JOB/latest or JOB/checkpoint/N.

@@ -19,8 +19,8 @@ import (
 
 func (a *App) jobCommand() *cobra.Command {
 	return a.group(
-		&cobra.Command{Use: "job", Short: "lists, shows, watches and cancels jobs; a JOB is an id, a unique prefix of one, or a name"},
-		a.jobListCommand(), a.jobShowCommand(), a.jobWatchCommand(), a.jobCancelCommand(),
+		&cobra.Command{Use: "job", Short: "lists, shows, watches, cancels and stops jobs; a JOB is an id, a unique prefix of one, or a name"},
+		a.jobListCommand(), a.jobShowCommand(), a.jobWatchCommand(), a.jobCancelCommand(), a.jobStopCommand(),
 	)
 }
 
@@ -165,6 +165,17 @@ func (a *App) jobWatchCommand() *cobra.Command {
 			return err
 		}
 		return a.ended(d, c.format)
+	})
+}
+
+func (a *App) jobStopCommand() *cobra.Command {
+	c := a.newClient()
+	o := coordinator.SavepointOptions{Stop: true}
+	c.text(&o.To, "to", "URL", "folder of the savepoint (default: the cluster's place for savepoints)").flag = true
+	return a.ask(&cobra.Command{
+		Use: "stop JOB", Short: "ends a job with a savepoint, whose URL it prints; a failure leaves the job running",
+	}, c, func(ctx context.Context, jobs *rpc.Client, args []string) error {
+		return a.takeSavepoint(ctx, c, jobs, args[0], o)
 	})
 }
 

@@ -20,8 +20,8 @@ import (
 
 func (a *App) savepointCommand() *cobra.Command {
 	return a.group(
-		&cobra.Command{Use: "savepoint", Short: "lists, shows and verifies savepoints, without a cluster"},
-		a.savepointListCommand(), a.savepointShowCommand(), a.savepointVerifyCommand(),
+		&cobra.Command{Use: "savepoint", Short: "takes, lists, shows, verifies and deletes savepoints; those in a folder without a cluster"},
+		a.savepointTakeCommand(), a.savepointListCommand(), a.savepointShowCommand(), a.savepointVerifyCommand(), a.savepointDeleteCommand(),
 	)
 }
 
@@ -48,12 +48,17 @@ func viewSavepoint(folder string, m *snapshot.Manifest) savepointInfo {
 }
 
 func (a *App) savepointListCommand() *cobra.Command {
-	o := &options{}
-	var format string
-	o.output(&format)
+	c := a.newClient()
 	return a.command(&cobra.Command{
-		Use: "list DIR", Short: "lists the savepoints and checkpoints below a folder or URL",
-	}, o, func(ctx context.Context, args []string) error {
+		Use: "list [WHERE]", Short: "lists the savepoints and checkpoints below a folder or URL; or those that a JobManager has on record, of a JOB or of all",
+	}, &c.options, func(ctx context.Context, args []string) error {
+		format := c.format
+		if len(args) == 0 {
+			return a.takenSavepoints(ctx, c, "")
+		}
+		if ref, err := parseRef(args); err == nil && ref.job != "" && ref.id == 0 && ref.job == args[0] {
+			return a.takenSavepoints(ctx, c, ref.job)
+		}
 		loc, err := placeOf(args[0])
 		if err != nil {
 			return usage("savepoint list", err.Error())

@@ -34,7 +34,11 @@ type target struct {
 
 // locate finds the manifest of the snapshot that a folder or URL names. It need not be there.
 func (a *App) locate(ctx context.Context, text string) (*target, error) {
-	loc, err := placeOf(text)
+	url, err := a.urlOfSavepoint(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	loc, err := placeOf(url)
 	var p snapshot.Folder
 	if err == nil {
 		p, err = snapshot.ParseFolder(loc)
@@ -93,7 +97,7 @@ func parseRef(args []string) (checkpointRef, error) {
 		id, err := number(n)
 		return checkpointRef{job: name, id: id}, err
 	}
-	if strings.ContainsAny(text, `/\`) {
+	if strings.ContainsAny(text, `/\`) || strings.HasPrefix(text, "sp-") {
 		return checkpointRef{snapshot: text}, nil
 	}
 	return checkpointRef{job: text}, nil

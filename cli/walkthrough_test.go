@@ -13,14 +13,19 @@ import (
 // The commands in pages of docs/ print what these say. -rewrite has them say what the commands print.
 func TestWalkThrough(t *testing.T) {
 	for _, name := range []string{"state-inspection.md", "checkpoints.md"} {
-		t.Run(name, func(t *testing.T) { walkThrough(t, "../docs/"+name) })
+		t.Run(name, func(t *testing.T) { walkThrough(t, "../docs/"+name, "127.0.0.1:1") }) // Nobody is there.
 	}
+	t.Run("savepoints.md", func(t *testing.T) {
+		jm, stop := fakeJobManager(t)
+		defer stop()
+		walkThrough(t, "../docs/savepoints.md", jm)
+	})
 }
 
 // written is when the files were last changed that a page has.
 var written = time.Date(2020, 1, 1, 12, 0, 0, 0, time.UTC)
 
-func walkThrough(t *testing.T, page string) {
+func walkThrough(t *testing.T, page, jobManager string) {
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +64,7 @@ func walkThrough(t *testing.T, page string) {
 				}
 				out.WriteString(strings.Join(lines, ""))
 			case block == "console":
-				out.WriteString(session(lines))
+				out.WriteString(session(lines, jobManager))
 			default:
 				out.WriteString(strings.Join(lines, ""))
 			}
@@ -89,7 +94,7 @@ func walkThrough(t *testing.T, page string) {
 }
 
 // session runs the commands of a block and gives it with what they print.
-func session(lines []string) string {
+func session(lines []string, jobManager string) string {
 	var out strings.Builder
 	for _, line := range lines {
 		command, ok := strings.CutPrefix(line, "$ ")
@@ -97,7 +102,7 @@ func session(lines []string) string {
 			continue // What was printed.
 		}
 		out.WriteString(line)
-		r := call(nil, []string{"CAIRN_JOBMANAGER=127.0.0.1:1"}, words(command)...) // Nobody is there.
+		r := call(nil, []string{"CAIRN_JOBMANAGER=" + jobManager}, words(command)...)
 		for printed := range strings.Lines(r.stdout + r.stderr) {
 			fmt.Fprintln(&out, strings.TrimRight(printed, " \n"))
 		}

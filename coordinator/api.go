@@ -117,9 +117,15 @@ func (c *Coordinator) Cancel(ctx context.Context, ref string) (Job, error) {
 	return v.detail.Job, nil
 }
 
+// TriggerOptions say what kind of checkpoint is wanted; the zero value leaves it to the job's settings.
+type TriggerOptions struct {
+	Full        bool // It builds on no other checkpoint.
+	Incremental bool // It builds on another one; refused when checkpoint.incremental is off.
+}
+
 // TriggerCheckpoint starts a checkpoint and waits for its end. It is ErrRefused if the job cannot take
 // one as it stands, ErrFailed if the checkpoint failed.
-func (c *Coordinator) TriggerCheckpoint(ctx context.Context, ref string) (Checkpoint, error) {
+func (c *Coordinator) TriggerCheckpoint(ctx context.Context, ref string, o TriggerOptions) (Checkpoint, error) {
 	e, err := c.find(ref)
 	if err != nil {
 		return Checkpoint{}, err
@@ -129,8 +135,14 @@ func (c *Coordinator) TriggerCheckpoint(ctx context.Context, ref string) (Checkp
 	if e.mail == nil || v.detail.Job.State.Ended() {
 		return Checkpoint{}, errorf(ErrRefused, "job %q is %s: it takes no checkpoints", name, v.detail.Job.State)
 	}
+	switch {
+	case o.Full && o.Incremental:
+		return Checkpoint{}, errorf(ErrInvalid, "a checkpoint is full or incremental, not both")
+	case o.Incremental && !v.detail.Spec.Settings.Incremental:
+		return Checkpoint{}, errorf(ErrRefused, "job %q takes no incremental checkpoints: its checkpoint.incremental is false", name)
+	}
 	reply := make(chan checkpoint.Reply, 1)
-	e.mail.put(triggerAsked{reply})
+	e.mail.put(triggerAsked{o.Full, reply})
 	var r checkpoint.Reply
 	select {
 	case <-ctx.Done():

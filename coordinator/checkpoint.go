@@ -32,8 +32,8 @@ func (l *jobLoop) doCheckpoint(a checkpoint.Action) {
 	case checkpoint.Publish:
 		l.publish(a)
 	case checkpoint.Resolve:
-		p := l.publications[a.ID]
-		l.async("resolve", func(ctx context.Context) (any, error) { return l.commit(ctx, published{id: a.ID}, p, true) })
+		p, saved := l.publications[a.ID], l.saved[a.ID]
+		l.async("resolve", func(ctx context.Context) (any, error) { return l.commit(ctx, published{id: a.ID}, p, saved, true) })
 	case checkpoint.Complete:
 		l.complete(a)
 	case checkpoint.AbortCheckpoint:
@@ -41,6 +41,8 @@ func (l *jobLoop) doCheckpoint(a checkpoint.Action) {
 			l.c.send(w, job.Abort{Run: l.runOf(a.Attempt), Checkpoint: a.ID, Reason: string(a.Reason)})
 		}
 		l.aborted(a)
+	case checkpoint.DropSavepoint:
+		l.dropped(a)
 	case checkpoint.Skipped:
 		l.skipped++
 		l.c.metrics.skipped.WithLabelValues(name, string(a.Reason)).Inc()
@@ -83,16 +85,26 @@ func (l *jobLoop) trigger(a checkpoint.Trigger) {
 		at, _ := l.life.Task(t)
 		byWorker[at.Worker] = append(byWorker[at.Worker], t)
 	}
+	command := job.Trigger{
+		Run: l.runOf(a.Attempt), Checkpoint: a.ID, Final: a.Final, Committed: a.Committed, Mode: l.rec.spec.Settings.CheckpointMode, Full: a.Full,
+	}
+	if s := a.Savepoint; s != nil {
+		command.Savepoint, command.Stop = &s.Target, s.Stop
+		for _, w := range l.workers() { // All are told where it goes; most of those with an enumerator get to know last.
+			if byWorker[w] == nil {
+				l.c.send(w, command)
+			}
+		}
+	}
 	for w, to := range byWorker {
-		l.c.send(w, job.Trigger{
-			Run: l.runOf(a.Attempt), Checkpoint: a.ID, Final: a.Final, To: to, Committed: a.Committed, Mode: l.rec.spec.Settings.CheckpointMode,
-		})
+		command.To = to
+		l.c.send(w, command)
 	}
 }
 
 func (l *jobLoop) acked(w job.WorkerID, r job.Ack) {
 	now := time.Now()
-	ev := checkpoint.Acked{Attempt: r.Attempt, ID: r.Checkpoint, Task: r.Task, Snapshot: checkpoint.Snapshot{Operators: r.Operators, Stats: r.Stats}}
+	ev := checkpoint.Acked{Attempt: r.Attempt, ID: r.Checkpoint, Task: r.Task, Snapshot: checkpoint.Snapshot{Operators: r.Operators, Savepoint: r.Savepoint, Stats: r.Stats}}
 	accepted := false
 	actions := l.cp.Step(now, ev)
 	for _, a := range actions {
@@ -126,29 +138,44 @@ func (l *jobLoop) publish(a checkpoint.Publish) {
 		p.Bytes += snap.Stats.Bytes
 	}
 	l.publications[a.ID] = p
+	var saved *savepointRecord
+	if a.Savepoint != nil {
+		r := l.saving[a.Savepoint.ID]
+		r.Checkpoint, r.Taken = a.ID, a.Triggered
+		saved = &r
+		l.saved[a.ID] = saved
+	}
 	l.async("publish", func(ctx context.Context) (any, error) {
 		answer := published{id: a.ID}
 		m.Operators = manifestOf(l.plan, a.Snapshots)
 		began := time.Now()
 		wctx, cancel := context.WithTimeout(ctx, l.c.opt.BlobTimeout)
-		_, err := l.c.opt.Manifests.WriteManifest(wctx, m)
+		var err error
+		if saved != nil {
+			if err = l.writeSavepoint(wctx, saved, *m, a.Snapshots); err != nil {
+				err = fmt.Errorf("savepoint: %w", err)
+			}
+		}
+		if err == nil {
+			_, err = l.c.opt.Manifests.WriteManifest(wctx, m)
+		}
 		cancel()
 		answer.write = time.Since(began)
 		if err != nil {
 			answer.outcome, answer.err = checkpoint.PublishFailed, fmt.Errorf("write the manifest: %w", err)
 			return answer, nil
 		}
-		return l.commit(ctx, answer, p, false)
+		return l.commit(ctx, answer, p, saved, false)
 	})
 }
 
 // commit is the commit point. It is called again as long as the outcome is unknown: then an error of this
 // call says nothing about the earlier ones.
-func (l *jobLoop) commit(ctx context.Context, answer published, p pointer, again bool) (any, error) {
+func (l *jobLoop) commit(ctx context.Context, answer published, p pointer, saved *savepointRecord, again bool) (any, error) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, l.c.opt.StoreTimeout)
 	defer cancel()
-	ok, err := l.c.records.publish(ctx, l.rec.id, answer.id, p)
+	ok, err := l.c.records.publish(ctx, l.rec.id, answer.id, p, saved)
 	answer.commit = time.Since(began)
 	switch {
 	case errors.Is(err, errNotLeader):
@@ -177,10 +204,16 @@ func (l *jobLoop) published(m published) {
 	if m.outcome != checkpoint.PublishUnknown {
 		if m.outcome == checkpoint.PublishCommitted {
 			l.pointers[m.id] = l.publications[m.id]
+			if s := l.saved[m.id]; s != nil {
+				delete(l.saving, s.ID)
+				l.stopped = s.Stopped
+				l.note("note", fmt.Sprintf("savepoint %s was taken: %s", s.ID, s.URL))
+			}
 			l.c.metrics.phase(l.rec.spec.Name, "publish", m.write)
 			l.c.metrics.phase(l.rec.spec.Name, "commit", m.commit)
 		}
 		delete(l.publications, m.id)
+		delete(l.saved, m.id)
 	}
 	l.stepCheckpoint(ev)
 }

@@ -28,9 +28,9 @@ type Options struct {
 	Blob       blob.Store           // Holds the objects of checkpoints, below the cluster's name. Required.
 	BlobURL    string               // Of Blob. Empty: no URL names it.
 	Manifests  Manifests            // Default: a snapshot.Store on Blob.
-	// OpenBlob opens another blob store that is there, for a snapshot that a job begins with; the function that it returns
-	// closes it. It waits no longer than until ctx is done. Default: none can be opened.
-	OpenBlob func(ctx context.Context, url string) (blob.Store, func(), error)
+	// OpenBlob opens another blob store: for a snapshot that a job begins with, which is only read and has to be there, and for
+	// savepoints. The function that it returns closes it. It waits no longer than until ctx is done. Default: none can be opened.
+	OpenBlob func(ctx context.Context, url string, readOnly bool) (blob.Store, func(), error)
 	Log      *zap.Logger           // Default: none.
 	Metrics  prometheus.Registerer // Default: none.
 	// Heartbeat is how often workers say that they live; default 1 s. A session that was silent for
@@ -75,7 +75,7 @@ func (o Options) withDefaults() Options {
 		o.Jitter = rand.Float64
 	}
 	if o.OpenBlob == nil {
-		o.OpenBlob = func(_ context.Context, url string) (blob.Store, func(), error) {
+		o.OpenBlob = func(_ context.Context, url string, _ bool) (blob.Store, func(), error) {
 			return nil, nil, fmt.Errorf("%s: this JobManager opens no other store than its own", url)
 		}
 	}
@@ -143,6 +143,11 @@ func New(ctx context.Context, opt Options) (*Coordinator, error) {
 	if err := metrics.register(hotKeys{c}); err != nil {
 		return nil, err
 	}
+	// What a leader before was at when it died, and what nobody will go on with.
+	unfinished, err := c.records.savepoints(ctx, c.records.saving(""))
+	if err != nil {
+		return nil, fmt.Errorf("read the savepoints that were on their way: %w", err)
+	}
 	c.mu.names = names
 	c.g = group.New(context.WithoutCancel(ctx))
 	c.g.Go("leadership", c.watchLeadership)
@@ -152,6 +157,9 @@ func New(ctx context.Context, opt Options) (*Coordinator, error) {
 		}
 	}
 	c.g.Go("heartbeats", c.countHeartbeats)
+	for _, r := range unfinished {
+		c.dropSavepoint(r)
+	}
 	go func() {
 		if err := c.g.Wait(); err != nil && !errors.Is(err, errNotLeader) {
 			c.log.Error("coordinator stopped", zap.Error(err))

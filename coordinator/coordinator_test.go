@@ -68,7 +68,7 @@ func TestWithoutCheckpoints(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.submit(Submission{Spec: spec("j", map[string]string{"checkpoint.mode": "off"})})
 		w.sleep(time.Minute)
-		if _, err := w.c.TriggerCheckpoint(bg, "j"); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "off") {
+		if _, err := w.c.TriggerCheckpoint(bg, "j", TriggerOptions{}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "off") {
 			t.Errorf("trigger: %v", err)
 		}
 		w.end()
@@ -109,7 +109,7 @@ func TestWaitsForSlots(t *testing.T) {
 		if want := `need 4 slots, have 2 free on 1 TaskManager with program "prog" version "v1"`; !strings.HasPrefix(d.Job.Reason, want) {
 			t.Errorf("reason %q", d.Job.Reason)
 		}
-		if _, err := w.c.TriggerCheckpoint(bg, "j"); !errors.Is(err, ErrRefused) {
+		if _, err := w.c.TriggerCheckpoint(bg, "j", TriggerOptions{}); !errors.Is(err, ErrRefused) {
 			t.Errorf("trigger: %v", err)
 		}
 		w.connect("w3", 2)
@@ -487,16 +487,16 @@ func TestSwappedManifest(t *testing.T) {
 func TestTrigger(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.submit(Submission{Spec: spec("j", map[string]string{"checkpoint.interval": "1h", "checkpoint.timeout": "5s"})})
-		c, err := w.c.TriggerCheckpoint(bg, "j")
+		c, err := w.c.TriggerCheckpoint(bg, "j", TriggerOptions{})
 		if err != nil || c.ID != 1 || c.State != CheckpointCompleted || c.Acknowledged != 9 {
 			t.Fatalf("%+v %v", c, err)
 		}
 		w.silent[job.Task{Vertex: "sum", Subtask: 2}] = true
-		c, err = w.c.TriggerCheckpoint(bg, "j")
+		c, err = w.c.TriggerCheckpoint(bg, "j", TriggerOptions{})
 		if !errors.Is(err, ErrFailed) || !strings.Contains(err.Error(), "no answer from sum/2") || c.State != CheckpointFailed {
 			t.Errorf("%+v %v", c, err)
 		}
-		if _, err := w.c.TriggerCheckpoint(bg, "nobody"); !errors.Is(err, ErrNotFound) {
+		if _, err := w.c.TriggerCheckpoint(bg, "nobody", TriggerOptions{}); !errors.Is(err, ErrNotFound) {
 			t.Error(err)
 		}
 	})

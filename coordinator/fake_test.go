@@ -37,6 +37,7 @@ type world struct {
 	store metastore.Store
 	blob  *faulty.Store
 	inner blob.Store // The same without faults.
+	other blob.Store // What the URL mem://other names.
 	reg   *prometheus.Registry
 	c     *Coordinator
 	lead  metastore.Leadership
@@ -46,6 +47,7 @@ type world struct {
 	workers map[job.WorkerID]*fakeWorker
 	tasks   map[job.Task]job.WorkerID // Of the newest deployment.
 	run     job.Run
+	stopAt  job.CheckpointID  // Behind whose barrier the tasks wait.
 	ended   map[job.Task]bool // At the end of their data.
 	silent  map[job.Task]bool // Do not acknowledge.
 	// parts is what each task has in the checkpoints that it knows of: its own and the one it was restored from.
@@ -62,7 +64,7 @@ func inWorld(t *testing.T, f func(w *world)) {
 		meta := metamem.NewCluster()
 		inner := blobmem.New("test")
 		w := &world{
-			t: t, meta: meta, store: meta.Client(), blob: faulty.Wrap(inner, 1), inner: inner, reg: prometheus.NewRegistry(),
+			t: t, meta: meta, store: meta.Client(), blob: faulty.Wrap(inner, 1), inner: inner, other: blobmem.New("other"), reg: prometheus.NewRegistry(),
 			workers: map[job.WorkerID]*fakeWorker{}, silent: map[job.Task]bool{},
 		}
 		w.takeOver()
@@ -87,7 +89,13 @@ func (w *world) takeOver() {
 		log = zaptest.NewLogger(w.t)
 	}
 	w.c, err = New(context.Background(), Options{
-		Cluster: cluster, Store: w.store, Leadership: lead, Blob: w.blob, Log: log, Metrics: w.reg,
+		Cluster: cluster, Store: w.store, Leadership: lead, Blob: w.blob, BlobURL: "mem://test", Log: log, Metrics: w.reg,
+		OpenBlob: func(_ context.Context, url string, _ bool) (blob.Store, func(), error) {
+			if url != "mem://other" {
+				return nil, nil, fmt.Errorf("there is no store %s", url)
+			}
+			return w.other, func() {}, nil
+		},
 		NewID: func() job.ID { w.ids++; return job.ID(fmt.Sprintf("%016x", w.ids)) },
 	})
 	if err != nil {
@@ -210,14 +218,33 @@ func (f *fakeWorker) handle(c job.Command) {
 			f.report(job.TaskChanged{Run: c.Run, Task: t, State: job.TaskCancelled})
 		})
 	case job.Trigger:
+		if len(c.To) == 0 {
+			return // It is told where the savepoint goes.
+		}
+		base := c.Committed
+		if c.Full {
+			base = 0
+		}
+		w.stopAt = 0
+		if c.Stop {
+			w.stopAt = c.Checkpoint
+		}
 		for t, id := range w.tasks {
 			if on := w.workers[id]; on != nil && !on.mute.Load() && !w.silent[t] {
-				on.report(w.ack(c.Run, t, c.Checkpoint, c.Committed))
+				ack := w.ack(c.Run, t, c.Checkpoint, base)
+				if c.Savepoint != nil {
+					ack.Savepoint = w.save(t, *c.Savepoint)
+				}
+				on.report(ack)
 			}
+		}
+	case job.Abort:
+		if w.stopAt == c.Checkpoint {
+			w.stopAt = 0
 		}
 	case job.Complete:
 		w.each(f, c.Run, func(t job.Task) {
-			if len(w.ended) > 0 && w.ended[t] && t.Vertex != "enum" {
+			if len(w.ended) > 0 && w.ended[t] && t.Vertex != "enum" || w.stopAt > 0 && w.stopAt == c.UpTo {
 				delete(w.tasks, t)
 				f.report(job.TaskChanged{Run: c.Run, Task: t, State: job.TaskFinished})
 			}
@@ -274,6 +301,20 @@ func (w *world) ack(run job.Run, t job.Task, n, base job.CheckpointID) job.Ack {
 		Run: run, Task: t, Checkpoint: n, Stats: job.CheckpointStats{Bytes: int64(len(data)), Sync: time.Millisecond},
 		Operators: map[string]job.SubtaskSnapshot{t.Vertex: {EndOfData: w.ended[t], States: states}},
 	}
+}
+
+// save writes the task's part of a savepoint.
+func (w *world) save(t job.Task, to job.SavepointTarget) map[string]job.SubtaskSnapshot {
+	key := fmt.Sprintf("%s/%s.%d", to.Folder, t.Vertex, t.Subtask)
+	store := blob.Store(w.blob)
+	if to.Store != "" {
+		store = w.other
+	}
+	if err := blob.PutBytes(context.Background(), store, key, []byte(key)); err != nil {
+		return nil
+	}
+	h := job.StateHandle{Name: "s", Kind: "list", Groups: job.GroupRange{First: 0, Last: -1}, Entries: 1, Object: key, Length: int64(len(key)), Hash: strings.Repeat("0", 32)}
+	return map[string]job.SubtaskSnapshot{t.Vertex: {EndOfData: w.ended[t], States: []job.StateHandle{h}}}
 }
 
 // end brings every task to the end of its data.

@@ -35,6 +35,8 @@ func (c *Coordinator) resolve(ctx context.Context, s Submission, by job.ID) (*so
 	var err error
 	if strings.Contains(s.From, "://") {
 		err = c.placeOf(f)
+	} else if strings.HasPrefix(s.From, savepointPrefix) && !strings.Contains(s.From, "/") {
+		err = c.savepointOf(ctx, f)
 	} else {
 		err = c.checkpointOf(f)
 	}
@@ -92,11 +94,13 @@ func (c *Coordinator) placeOf(f *source) error {
 		return errorf(ErrInvalid, "%s is the folder of a job: want one of its checkpoints, %s/checkpoints/N, or JOB/latest for the newest one of a job of this cluster", f.Snapshot, strings.TrimRight(f.Snapshot, "/"))
 	}
 	f.Manifest = p.Manifest()
-	if own, err := blob.ParseLocation(c.opt.BlobURL); err != nil || own != p.Root {
+	folder, own := c.within(loc)
+	if !own {
 		f.Store = p.Root.String()
 		return nil
 	}
-	if p.Cluster != c.opt.Cluster {
+	f.Manifest = strings.TrimSuffix(folder, "/_metadata") + "/_metadata"
+	if p.Cluster != c.opt.Cluster || f.Manifest != p.Manifest() {
 		return nil
 	}
 	c.mu.Lock()
@@ -105,6 +109,18 @@ func (c *Coordinator) placeOf(f *source) error {
 	if e != nil { // Else the cluster has forgotten it, and deletes nothing of it either.
 		f.Job, f.Checkpoint, f.Pinned = p.Job, p.Checkpoint, true
 	}
+	return nil
+}
+
+// savepointOf finds a savepoint by its id.
+func (c *Coordinator) savepointOf(ctx context.Context, f *source) error {
+	ctx, cancel := context.WithTimeout(ctx, c.opt.StoreTimeout)
+	defer cancel()
+	r, err := c.records.savepoint(ctx, f.Snapshot)
+	if err != nil {
+		return c.storeError("find the savepoint", err)
+	}
+	f.Store, f.Manifest = r.Target.Store, r.Target.Folder+"/_metadata"
 	return nil
 }
 
@@ -119,7 +135,7 @@ func (c *Coordinator) checkpointOf(f *source) error {
 		}
 		id = job.CheckpointID(n)
 	} else if ref, numbered = strings.CutSuffix(f.Snapshot, "/latest"); !numbered {
-		return errorf(ErrInvalid, "snapshot %q: want a URL, JOB/latest or JOB/checkpoint/N", f.Snapshot)
+		return errorf(ErrInvalid, "snapshot %q: want a URL, the id of a savepoint, JOB/latest or JOB/checkpoint/N", f.Snapshot)
 	}
 	e, err := c.find(ref)
 	if err != nil {
@@ -186,7 +202,7 @@ func (c *Coordinator) unpinned(f *source, by job.ID) {
 func (c *Coordinator) loadSource(ctx context.Context, f *source) (*snapshot.Manifest, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opt.BlobTimeout)
 	defer cancel()
-	store, done, err := c.storeOf(ctx, f)
+	store, done, err := c.other(ctx, f.Store, true)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot %s: %w", f.Snapshot, err)
 	}
@@ -200,13 +216,6 @@ func (c *Coordinator) loadSource(ctx context.Context, f *source) (*snapshot.Mani
 		return nil, fmt.Errorf("snapshot %s is checkpoint %d of job %s, and was checkpoint %d of job %s", f.Snapshot, m.Checkpoint, m.Job, f.Checkpoint, f.Job)
 	}
 	return m, nil
-}
-
-func (c *Coordinator) storeOf(ctx context.Context, f *source) (blob.Store, func(), error) {
-	if f.Store == "" {
-		return c.opt.Blob, func() {}, nil
-	}
-	return c.opt.OpenBlob(ctx, f.Store)
 }
 
 // claimable tells whether nobody else can need a snapshot: all of it lies in its own folder, which is not one of checkpoints,
@@ -233,7 +242,7 @@ func (l *jobLoop) begun() {
 	l.begunDone = true
 	id, n := l.rec.id, l.rec.submission.N
 	if f.Pinned {
-		l.keepTrying("let go of a checkpoint", func(ctx context.Context) error {
+		l.c.keepTrying(l.log, "let go of a checkpoint", func(ctx context.Context) error {
 			if err := l.c.records.unpin(ctx, f, id); err != nil {
 				return err
 			}
@@ -242,7 +251,7 @@ func (l *jobLoop) begun() {
 		})
 	}
 	if f.Claim && !l.rec.claimed {
-		l.keepTrying("delete the claimed savepoint", func(ctx context.Context) error {
+		l.c.keepTrying(l.log, "delete the claimed savepoint", func(ctx context.Context) error {
 			if err := l.c.deleteFolder(ctx, f.Store, path.Dir(f.Manifest)); err != nil {
 				return err
 			}
@@ -252,16 +261,16 @@ func (l *jobLoop) begun() {
 }
 
 // keepTrying repeats f with pauses until it succeeds or everything stops.
-func (l *jobLoop) keepTrying(what string, f func(context.Context) error) {
-	l.c.start("job "+string(l.rec.id)+": "+what, func(ctx context.Context) error {
+func (c *Coordinator) keepTrying(log *zap.Logger, what string, f func(context.Context) error) {
+	c.start(what, func(ctx context.Context) error {
 		for pause := minPause; ; pause = min(2*pause, maxPause) {
-			fctx, cancel := context.WithTimeout(ctx, l.c.opt.BlobTimeout+l.c.opt.StoreTimeout)
+			fctx, cancel := context.WithTimeout(ctx, c.opt.BlobTimeout+c.opt.StoreTimeout)
 			err := f(fctx)
 			cancel()
 			if err == nil || ctx.Err() != nil || errors.Is(err, errNotLeader) {
 				return err
 			}
-			l.log.Warn(what+": it is tried again", zap.Duration("pause", pause), zap.Error(err))
+			log.Warn(what+": it is tried again", zap.Duration("pause", pause), zap.Error(err))
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
@@ -273,7 +282,7 @@ func (l *jobLoop) keepTrying(what string, f func(context.Context) error) {
 
 // deleteFolder deletes a savepoint: its manifest first, so that nobody begins with what is left of it.
 func (c *Coordinator) deleteFolder(ctx context.Context, url, folder string) error {
-	store, done, err := c.storeOf(ctx, &source{Store: url})
+	store, done, err := c.other(ctx, url, false)
 	if err != nil {
 		return err
 	}

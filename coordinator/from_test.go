@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/cairnstream/cairn/blob"
-	blobmem "github.com/cairnstream/cairn/blob/mem"
 	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/snapshot"
 )
@@ -193,14 +191,7 @@ func TestFromIsPinned(t *testing.T) {
 func TestClaim(t *testing.T) {
 	inWorld(t, func(w *world) {
 		old := w.cancelled("j", nil)
-		other := blobmem.New("other")
-		open := func(_ context.Context, url string) (blob.Store, func(), error) {
-			if url != "mem://other" {
-				t.Errorf("opened %s", url)
-			}
-			return other, func() {}, nil
-		}
-		w.c.opt.OpenBlob = open
+		other := w.other
 		w.saveTo(other, "sp", snapshot.ManifestKey(cluster, old, 2))
 		_, err := w.c.Submit(bg, Submission{Spec: spec("k", nil), From: "j/checkpoint/2", Claim: true})
 		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "--claim") {
@@ -232,7 +223,6 @@ func TestClaim(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.failOver()
-		w.c.opt.OpenBlob = open
 		w.sleep(time.Minute)
 		if n := count(t, other); n != 1 {
 			t.Error("what came later at the same place was deleted")

@@ -165,6 +165,7 @@ func (l *jobLoop) deploy(a lifecycle.Deploy) {
 		byWorker[p.Worker] = append(byWorker[p.Worker], p.Task)
 	}
 	l.nextAttempt()
+	l.stopped = false // What was to end it did not, and it runs on.
 	l.restored = 0
 	store := ""
 	if l.restore != nil {
@@ -207,7 +208,7 @@ func (l *jobLoop) allRunning(a lifecycle.AllRunning) {
 // conclude puts the end on record, and does not give up.
 func (l *jobLoop) conclude(a lifecycle.Conclude) {
 	t := terminal{
-		State: JobState(a.State), Failure: a.Failure, Ended: time.Now(), Started: l.started, Attempt: l.life.Attempt(),
+		Stopped: l.stopped && a.State == lifecycle.Finished, State: JobState(a.State), Failure: a.Failure, Ended: time.Now(), Started: l.started, Attempt: l.life.Attempt(),
 		Restarts: int64(l.restarts()), Counters: l.totals(), Incidents: l.life.History(),
 	}
 	l.terminal = &t

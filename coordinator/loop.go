@@ -30,8 +30,15 @@ type (
 	}
 	slotsChanged struct{}
 	cancelAsked  struct{} // It is on record.
-	triggerAsked struct{ reply chan<- checkpoint.Reply }
-	persisted    struct {
+	triggerAsked struct {
+		full  bool
+		reply chan<- checkpoint.Reply
+	}
+	savepointAsked struct {
+		record savepointRecord // Its folder is reserved.
+		reply  chan<- checkpoint.Reply
+	}
+	persisted struct {
 		attempt  job.Attempt
 		durable  bool
 		manifest *snapshot.Manifest
@@ -87,7 +94,10 @@ type jobLoop struct {
 	sessions     map[job.WorkerID]uint64 // Of the placement.
 	tokens       map[checkpoint.Token]chan<- checkpoint.Reply
 	lastToken    checkpoint.Token
-	terminal     *terminal // The record of the end; it is durable when ended is set.
+	saved        map[job.CheckpointID]*savepointRecord // Those whose publication is open.
+	saving       map[string]savepointRecord            // Savepoints that are on their way, by id.
+	stopped      bool                                  // The job ends with a savepoint that was taken.
+	terminal     *terminal                             // The record of the end; it is durable when ended is set.
 	ended        bool
 	sweeping     bool
 	begunDone    bool                 // What the job began with was let go.
@@ -108,7 +118,7 @@ func (c *Coordinator) newJob(r *jobRecord, found bool) (*entry, *jobLoop, error)
 		c: c, e: e, rec: r, plan: plan, fingerprint: r.spec.Graph.Fingerprint(),
 		log:      c.log.With(zap.String("job", string(r.id)), zap.String("name", r.spec.Name)),
 		pointers: maps.Clone(r.checkpoints), publications: map[job.CheckpointID]pointer{},
-		ids: r.nextID, tokens: map[checkpoint.Token]chan<- checkpoint.Reply{}, told: map[string]time.Time{},
+		ids: r.nextID, tokens: map[checkpoint.Token]chan<- checkpoint.Reply{}, saving: map[string]savepointRecord{}, saved: map[job.CheckpointID]*savepointRecord{}, told: map[string]time.Time{},
 		terminal: r.terminal, ended: r.terminal != nil,
 	}
 	if r.attempt.Attempt > 0 {
@@ -208,6 +218,9 @@ func (l *jobLoop) abandon() {
 		switch ask := m.(type) {
 		case triggerAsked:
 			ask.reply <- checkpoint.Reply{Verdict: checkpoint.VerdictNotRunning}
+		case savepointAsked:
+			l.c.dropSavepoint(ask.record) // Nothing is started any more if everything stops: then the next leader does it.
+			ask.reply <- checkpoint.Reply{Verdict: checkpoint.VerdictNotRunning}
 		case pinAsked:
 			_, kept := l.pointers[ask.id]
 			ask.reply <- kept
@@ -277,7 +290,9 @@ func (l *jobLoop) handle(m any) {
 	case triggerAsked:
 		l.lastToken++
 		l.tokens[l.lastToken] = m.reply
-		l.stepCheckpoint(checkpoint.Requested{Token: l.lastToken})
+		l.stepCheckpoint(checkpoint.Requested{Token: l.lastToken, Full: m.full})
+	case savepointAsked:
+		l.savepointAsked(m)
 	case persisted:
 		l.persisted(m)
 	case reserved:

@@ -20,6 +20,8 @@ import (
 
 // Keys, all below the cluster's name:
 //
+//	savepoints/ID                       a savepoint that was taken: savepointRecord
+//	saving/ID                           one that is on its way, or is being deleted: savepointRecord
 //	names/NAME                          the job that a name belongs to
 //	requests/REQUEST                    the job that a request made
 //	jobs/ID/submission/N/record         submission: the Nth time that the job was submitted
@@ -42,6 +44,8 @@ type keys struct{ cluster string }
 
 func (k keys) name(name string) string  { return k.cluster + "/names/" + url.PathEscape(name) }
 func (k keys) request(id string) string { return k.cluster + "/requests/" + url.PathEscape(id) }
+func (k keys) taken(id string) string   { return k.cluster + "/savepoints/" + url.PathEscape(id) }
+func (k keys) saving(id string) string  { return k.cluster + "/saving/" + url.PathEscape(id) }
 func (k keys) jobs() string             { return k.cluster + "/jobs/" }
 func (k keys) job(id job.ID, rest string) string {
 	return k.cluster + "/jobs/" + string(id) + "/" + rest
@@ -82,6 +86,7 @@ type (
 		Final     bool `json:",omitempty"`
 	}
 	terminal struct {
+		Stopped   bool `json:",omitempty"` // It ended with a savepoint, before the end of its data.
 		Epoch     job.Epoch
 		State     JobState
 		Failure   *job.Failure `json:",omitempty"`
@@ -344,6 +349,36 @@ func (j *jobRecord) add(rest string, value []byte, pieces map[string][][]byte) e
 		return errors.New("not a key that this version knows")
 	}
 	return nil
+}
+
+// savepoints reads those below a key.
+func (r records) savepoints(ctx context.Context, prefix string) ([]savepointRecord, error) {
+	entries, err := r.store.List(ctx, prefix)
+	if err != nil {
+		return nil, err
+	}
+	var out []savepointRecord
+	for _, e := range entries {
+		var s savepointRecord
+		if err := json.Unmarshal(e.Value, &s); err != nil {
+			return nil, fmt.Errorf("read %q: %w", e.Key, err)
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// savepoint reads one that was taken.
+func (r records) savepoint(ctx context.Context, id string) (savepointRecord, error) {
+	var s savepointRecord
+	e, err := r.lead.Get(ctx, r.taken(id))
+	switch {
+	case errors.Is(err, metastore.ErrNotFound):
+		return s, errorf(ErrNotFound, "there is no savepoint %q on record", id)
+	case err != nil:
+		return s, err
+	}
+	return s, json.Unmarshal(e.Value, &s)
 }
 
 // namesOnRecord reads which job each name belongs to.

@@ -28,7 +28,7 @@ func randomID() job.ID {
 //
 //   - A request id that was seen before gives the job that it made, whatever has become of it.
 //   - A name that is in use by a job that is not over is refused.
-//   - A name whose job failed, or was cancelled and kept its checkpoints, goes on from the newest one,
+//   - A name whose job failed, was stopped, or was cancelled and kept its checkpoints, goes on from the newest one,
 //     under the same id, unless Fresh.
 //   - Otherwise a new job begins, from nothing.
 //   - With a snapshot to begin with, a new job begins, whatever there is of that name. It only reads the
@@ -237,10 +237,10 @@ func (c *Coordinator) prepare(ctx context.Context, s Submission) (*jobRecord, *f
 		case old.terminal == nil:
 			return nil, nil, nil, errorf(ErrRefused, "job %q has not ended", s.Spec.Name)
 		case s.From != "":
-			if newest > 0 && old.terminal.State != JobFinished {
+			if newest > 0 && (old.terminal.State != JobFinished || old.terminal.Stopped) {
 				notes = append(notes, fmt.Sprintf("checkpoint %d of %s is left aside", newest, what))
 			}
-		case old.terminal.State == JobFinished:
+		case old.terminal.State == JobFinished && !old.terminal.Stopped:
 		case newest == 0 && f.from != nil && !s.Fresh:
 			r, from, adapt = old, f.from, old.submission.Adapt.merge(s.Adapt)
 			r.terminal, r.cancel = nil, false
@@ -307,6 +307,8 @@ func endText(t *terminal) string {
 		return "not ended"
 	case t.State == JobCancelled:
 		return "been cancelled"
+	case t.Stopped:
+		return "been stopped with a savepoint"
 	}
 	return string(t.State)
 }

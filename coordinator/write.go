@@ -76,13 +76,36 @@ func (r records) reserve(ctx context.Context, id job.ID, limit, former job.Check
 	return err
 }
 
-// publish is the commit point of a checkpoint. It is called again, with the same pointer, as long as
-// the outcome is unknown.
-func (r records) publish(ctx context.Context, id job.ID, n job.CheckpointID, p pointer) (bool, error) {
+// publish is the commit point of a checkpoint, and of the savepoint that is taken with it. It is called
+// again, with the same pointer, as long as the outcome is unknown.
+func (r records) publish(ctx context.Context, id job.ID, n job.CheckpointID, p pointer, saved *savepointRecord) (bool, error) {
 	key := r.job(id, "checkpoint/"+number(n))
-	return r.settle(ctx, metastore.Txn{
+	txn := metastore.Txn{
 		Conditions: []metastore.Condition{metastore.Absent(key)},
 		Puts:       []metastore.Put{{Key: key, Value: mustJSON(p)}},
+	}
+	if saved != nil {
+		txn.Puts = append(txn.Puts, metastore.Put{Key: r.taken(saved.ID), Value: mustJSON(saved)})
+		txn.Deletes = append(txn.Deletes, r.saving(saved.ID))
+	}
+	return r.settle(ctx, txn)
+}
+
+// putSaving notes that a savepoint is on its way.
+func (r records) putSaving(ctx context.Context, s savepointRecord) error {
+	return r.commit(ctx, metastore.Txn{Puts: []metastore.Put{{Key: r.saving(s.ID), Value: mustJSON(s)}}})
+}
+
+// dropSaving removes that note.
+func (r records) dropSaving(ctx context.Context, id string) error {
+	return r.commit(ctx, metastore.Txn{Deletes: []string{r.saving(id)}})
+}
+
+// beginDrop turns the record of a savepoint into the note that its deletion has begun.
+func (r records) beginDrop(ctx context.Context, s savepointRecord) error {
+	return r.commit(ctx, metastore.Txn{
+		Puts:    []metastore.Put{{Key: r.saving(s.ID), Value: mustJSON(s)}},
+		Deletes: []string{r.taken(s.ID)},
 	})
 }
 

@@ -43,6 +43,12 @@ type (
 		To         []Task
 		Committed  CheckpointID
 		Mode       Mode
+		Full       bool // It builds on nothing.
+		// Savepoint is where every task writes all of its state once more, beside the checkpoint; nil for nowhere. A Trigger with
+		// one goes to all workers of the attempt, since barriers do not say where it is.
+		Savepoint *SavepointTarget
+		// Stop ends the job: tasks do nothing behind the barrier but wait, and close when it has committed.
+		Stop bool
 	}
 	// Complete says that every checkpoint up to UpTo that was not aborted is durable: sinks commit.
 	Complete struct {
@@ -82,6 +88,12 @@ func (Abort) command()       {}
 func (ReadersDone) command() {}
 func (Finish) command()      {}
 func (Deliver) command()     {}
+
+// SavepointTarget is the folder that a savepoint goes to.
+type SavepointTarget struct {
+	Store  string // URL of the store; empty for the cluster's.
+	Folder string // Key in it, which is before the names of all objects.
+}
 
 // Restore says from which checkpoint the tasks of a Deploy start.
 type Restore struct {

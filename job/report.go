@@ -55,6 +55,7 @@ type (
 		Task       Task
 		Checkpoint CheckpointID
 		Operators  map[string]SubtaskSnapshot
+		Savepoint  map[string]SubtaskSnapshot // The same for the savepoint that is taken with it; nil for none.
 		Stats      CheckpointStats
 	}
 	// Decline says that a task cannot take part in a checkpoint.

@@ -43,6 +43,9 @@ type Control struct {
 	Final      bool             // Of Barrier: every task had reached the end of its data.
 	Mode       job.Mode         // Of Barrier.
 	Committed  job.CheckpointID // Of Barrier: newest checkpoint known to be committed.
+	Full       bool             // Of Barrier: the checkpoint builds on nothing.
+	Savepoint  bool             // Of Barrier: a savepoint is taken with it.
+	Stop       bool             // Of Barrier: nothing is done behind it.
 	Started    int64            // Of Barrier: when it was triggered, nanoseconds since 1970 UTC.
 }
 

@@ -25,7 +25,13 @@ type Jobs interface {
 	// Cancel asks for the end of a job and returns before it has ended. One that has ended is left as it is.
 	Cancel(ctx context.Context, ref string) (coordinator.Job, error)
 	// TriggerCheckpoint starts a checkpoint and waits for its end.
-	TriggerCheckpoint(ctx context.Context, ref string) (coordinator.Checkpoint, error)
+	TriggerCheckpoint(ctx context.Context, ref string, o coordinator.TriggerOptions) (coordinator.Checkpoint, error)
+	// TakeSavepoint takes a savepoint and waits for it, and for the end of the job if that is to stop with it.
+	TakeSavepoint(ctx context.Context, ref string, o coordinator.SavepointOptions) (coordinator.Savepoint, error)
+	// ListSavepoints lists the savepoints that were taken of a job, or of all when ref is empty, newest first.
+	ListSavepoints(ctx context.Context, ref string) ([]coordinator.Savepoint, error)
+	// DeleteSavepoint deletes one by its id, objects and all.
+	DeleteSavepoint(ctx context.Context, id string) (coordinator.Savepoint, error)
 	// ListCheckpoints lists what is known of a job's checkpoints, newest first.
 	ListCheckpoints(ctx context.Context, ref string) ([]coordinator.Checkpoint, error)
 	// GetCheckpoint gives all about a checkpoint; id 0 is the newest completed one.

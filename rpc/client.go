@@ -261,11 +261,38 @@ func (c *Client) Cancel(ctx context.Context, ref string) (coordinator.Job, error
 }
 
 // TriggerCheckpoint implements Jobs.
-func (c *Client) TriggerCheckpoint(ctx context.Context, ref string) (coordinator.Checkpoint, error) {
+func (c *Client) TriggerCheckpoint(ctx context.Context, ref string, o coordinator.TriggerOptions) (coordinator.Checkpoint, error) {
 	return ask(ctx, c, func(ctx context.Context, svc pb.JobServiceClient) (*pb.TriggerCheckpointResponse, error) {
-		return svc.TriggerCheckpoint(ctx, &pb.TriggerCheckpointRequest{Job: ref})
+		return svc.TriggerCheckpoint(ctx, &pb.TriggerCheckpointRequest{Job: ref, Full: o.Full, Incremental: o.Incremental})
 	}, func(d *decoder, p *pb.TriggerCheckpointResponse) coordinator.Checkpoint {
 		return d.checkpoint(p.GetCheckpoint())
+	})
+}
+
+// TakeSavepoint implements Jobs.
+func (c *Client) TakeSavepoint(ctx context.Context, ref string, o coordinator.SavepointOptions) (coordinator.Savepoint, error) {
+	return ask(ctx, c, func(ctx context.Context, svc pb.JobServiceClient) (*pb.TakeSavepointResponse, error) {
+		return svc.TakeSavepoint(ctx, &pb.TakeSavepointRequest{Job: ref, To: o.To, Stop: o.Stop})
+	}, func(d *decoder, p *pb.TakeSavepointResponse) coordinator.Savepoint {
+		return d.savepoint(p.GetSavepoint())
+	})
+}
+
+// ListSavepoints implements Jobs.
+func (c *Client) ListSavepoints(ctx context.Context, ref string) ([]coordinator.Savepoint, error) {
+	return ask(ctx, c, func(ctx context.Context, svc pb.JobServiceClient) (*pb.ListSavepointsResponse, error) {
+		return svc.ListSavepoints(ctx, &pb.ListSavepointsRequest{Job: ref})
+	}, func(d *decoder, p *pb.ListSavepointsResponse) []coordinator.Savepoint {
+		return convertAll(p.GetSavepoints(), d.savepoint)
+	})
+}
+
+// DeleteSavepoint implements Jobs.
+func (c *Client) DeleteSavepoint(ctx context.Context, id string) (coordinator.Savepoint, error) {
+	return ask(ctx, c, func(ctx context.Context, svc pb.JobServiceClient) (*pb.DeleteSavepointResponse, error) {
+		return svc.DeleteSavepoint(ctx, &pb.DeleteSavepointRequest{Id: id})
+	}, func(d *decoder, p *pb.DeleteSavepointResponse) coordinator.Savepoint {
+		return d.savepoint(p.GetSavepoint())
 	})
 }
 

@@ -73,7 +73,19 @@ func (f *fakeJobs) Watch(ctx context.Context, _ string, fn func(coordinator.JobD
 	return nil
 }
 func (f *fakeJobs) Cancel(context.Context, string) (coordinator.Job, error) { return aJob, f.error() }
-func (f *fakeJobs) TriggerCheckpoint(context.Context, string) (coordinator.Checkpoint, error) {
+func (f *fakeJobs) TakeSavepoint(_ context.Context, _ string, o coordinator.SavepointOptions) (coordinator.Savepoint, error) {
+	return coordinator.Savepoint{ID: "sp-1", URL: o.To, Job: aJob.ID, Stopped: o.Stop}, f.error()
+}
+func (f *fakeJobs) ListSavepoints(_ context.Context, ref string) ([]coordinator.Savepoint, error) {
+	return []coordinator.Savepoint{{ID: "sp-1", Name: ref, Checkpoint: 3, Bytes: 7}}, f.error()
+}
+func (f *fakeJobs) DeleteSavepoint(_ context.Context, id string) (coordinator.Savepoint, error) {
+	return coordinator.Savepoint{ID: id}, f.error()
+}
+func (f *fakeJobs) TriggerCheckpoint(_ context.Context, _ string, o coordinator.TriggerOptions) (coordinator.Checkpoint, error) {
+	if o.Full == o.Incremental {
+		return coordinator.Checkpoint{}, Errorf(Invalid, "%+v", o)
+	}
 	return coordinator.Checkpoint{ID: 4, State: coordinator.CheckpointCompleted}, f.error()
 }
 func (f *fakeJobs) ListCheckpoints(context.Context, string) ([]coordinator.Checkpoint, error) {
@@ -156,8 +168,16 @@ func TestClient(t *testing.T) {
 	}
 	cancelled, err := c.Cancel(ctx, "orders")
 	check("cancel", cancelled, aJob, err)
-	cp, err := c.TriggerCheckpoint(ctx, "orders")
+	cp, err := c.TriggerCheckpoint(ctx, "orders", coordinator.TriggerOptions{Full: true})
 	check("trigger", cp, coordinator.Checkpoint{ID: 4, State: coordinator.CheckpointCompleted}, err)
+	cp, err = c.TriggerCheckpoint(ctx, "orders", coordinator.TriggerOptions{Incremental: true})
+	check("trigger", cp, coordinator.Checkpoint{ID: 4, State: coordinator.CheckpointCompleted}, err)
+	sp, err := c.TakeSavepoint(ctx, "orders", coordinator.SavepointOptions{To: "file:///x", Stop: true})
+	check("savepoint", sp, coordinator.Savepoint{ID: "sp-1", URL: "file:///x", Job: aJob.ID, Stopped: true}, err)
+	sps, err := c.ListSavepoints(ctx, "orders")
+	check("savepoints", sps, []coordinator.Savepoint{{ID: "sp-1", Name: "orders", Checkpoint: 3, Bytes: 7}}, err)
+	sp, err = c.DeleteSavepoint(ctx, "sp-2")
+	check("delete", sp, coordinator.Savepoint{ID: "sp-2"}, err)
 	cps, err := c.ListCheckpoints(ctx, "orders")
 	check("checkpoints", cps, []coordinator.Checkpoint{{ID: 4, State: coordinator.CheckpointCompleted}}, err)
 	cd, err := c.GetCheckpoint(ctx, "orders", 9)

@@ -225,6 +225,23 @@ func (d *decoder) checkpointDetail(p *pb.GetCheckpointResponse) coordinator.Chec
 	}
 }
 
+func savepointToProto(s coordinator.Savepoint) *pb.Savepoint {
+	return &pb.Savepoint{
+		Id: s.ID, Url: text(s.URL), Job: string(s.Job), Name: s.Name, Checkpoint: uint64(s.Checkpoint), Taken: timestamp(s.Taken),
+		Bytes: s.Bytes, Stopped: s.Stopped,
+	}
+}
+
+func (d *decoder) savepoint(p *pb.Savepoint) coordinator.Savepoint {
+	if !need(d, p, "savepoint") {
+		return coordinator.Savepoint{}
+	}
+	return coordinator.Savepoint{
+		ID: p.Id, URL: p.Url, Job: job.ID(p.Job), Name: p.Name, Checkpoint: job.CheckpointID(p.Checkpoint), Taken: d.time(p.Taken),
+		Bytes: p.Bytes, Stopped: p.Stopped,
+	}
+}
+
 func nodeToProto(n coordinator.Node) *pb.Node {
 	return &pb.Node{
 		Worker: workerToProto(n.Worker), FreeSlots: int32(n.FreeSlots), Tasks: int32(n.Tasks),

@@ -24,7 +24,7 @@ func commandToProto(epoch job.Epoch, c job.Command) (*pb.SessionResponse, error)
 	case job.Trigger:
 		m.Message = &pb.SessionResponse_Trigger{Trigger: &pb.Trigger{
 			Run: runToProto(c.Run), Checkpoint: uint64(c.Checkpoint), Final: c.Final, To: convertAll(c.To, taskToProto),
-			Committed: uint64(c.Committed), Mode: modes.encode(c.Mode),
+			Committed: uint64(c.Committed), Mode: modes.encode(c.Mode), Full: c.Full, Stop: c.Stop, Savepoint: targetToProto(c.Savepoint),
 		}}
 	case job.Complete:
 		m.Message = &pb.SessionResponse_Complete{Complete: &pb.Complete{Run: runToProto(c.Run), UpTo: uint64(c.UpTo)}}
@@ -65,7 +65,8 @@ func commandFromProto(m *pb.SessionResponse) (job.Command, error) {
 		c = job.Trigger{
 			Run: d.run(p.Trigger.GetRun()), Checkpoint: job.CheckpointID(p.Trigger.GetCheckpoint()), Final: p.Trigger.GetFinal(),
 			To: convertAll(p.Trigger.GetTo(), d.task), Committed: job.CheckpointID(p.Trigger.GetCommitted()),
-			Mode: modes.decode(d, p.Trigger.GetMode()),
+			Mode: modes.decode(d, p.Trigger.GetMode()), Full: p.Trigger.GetFull(), Stop: p.Trigger.GetStop(),
+			Savepoint: targetFromProto(p.Trigger.GetSavepoint()),
 		}
 	case *pb.SessionResponse_Complete:
 		c = job.Complete{Run: d.run(p.Complete.GetRun()), UpTo: job.CheckpointID(p.Complete.GetUpTo())}
@@ -103,7 +104,7 @@ func reportToProto(epoch job.Epoch, r job.Report) (*pb.SessionRequest, error) {
 	case job.Ack:
 		m.Message = &pb.SessionRequest_Ack{Ack: &pb.Ack{
 			Run: runToProto(r.Run), Task: taskToProto(r.Task), Checkpoint: uint64(r.Checkpoint),
-			Operators: convertValues(r.Operators, subtaskToProto), Stats: statsToProto(r.Stats),
+			Operators: convertValues(r.Operators, subtaskToProto), Savepoint: convertValues(r.Savepoint, subtaskToProto), Stats: statsToProto(r.Stats),
 		}}
 	case job.Decline:
 		m.Message = &pb.SessionRequest_Decline{Decline: &pb.Decline{
@@ -136,7 +137,7 @@ func reportFromProto(m *pb.SessionRequest) (job.Report, error) {
 	case *pb.SessionRequest_Ack:
 		r = job.Ack{
 			Run: d.run(p.Ack.GetRun()), Task: d.task(p.Ack.GetTask()), Checkpoint: job.CheckpointID(p.Ack.GetCheckpoint()),
-			Operators: convertValues(p.Ack.GetOperators(), d.subtask), Stats: d.stats(p.Ack.GetStats()),
+			Operators: convertValues(p.Ack.GetOperators(), d.subtask), Savepoint: convertValues(p.Ack.GetSavepoint(), d.subtask), Stats: d.stats(p.Ack.GetStats()),
 		}
 	case *pb.SessionRequest_Decline:
 		r = job.Decline{
@@ -162,6 +163,20 @@ func reportFromProto(m *pb.SessionRequest) (job.Report, error) {
 		return nil, fmt.Errorf("%T: %w", r, d.err)
 	}
 	return r, nil
+}
+
+func targetToProto(t *job.SavepointTarget) *pb.SavepointTarget {
+	if t == nil {
+		return nil
+	}
+	return &pb.SavepointTarget{Store: t.Store, Folder: t.Folder}
+}
+
+func targetFromProto(p *pb.SavepointTarget) *job.SavepointTarget {
+	if p == nil {
+		return nil
+	}
+	return &job.SavepointTarget{Store: p.GetStore(), Folder: p.GetFolder()}
 }
 
 func body(b []byte) []byte {

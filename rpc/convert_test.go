@@ -208,6 +208,10 @@ func TestAPIRoundTrip(t *testing.T) {
 		want := draw(t, coordinator.CheckpointDetail{})
 		same(t, d.checkpointDetail(wire(t, checkpointDetailToProto(want))), want, d.err)
 	})
+	check("Savepoint", func(t *rapid.T, d *decoder) {
+		want := draw(t, coordinator.Savepoint{})
+		same(t, d.savepoint(wire(t, savepointToProto(want))), want, d.err)
+	})
 	check("Node", func(t *rapid.T, d *decoder) {
 		want := draw(t, coordinator.Node{})
 		same(t, d.node(wire(t, nodeToProto(want))), want, d.err)

@@ -61,11 +61,35 @@ func (s *jobServer) CancelJob(ctx context.Context, r *pb.CancelJobRequest) (*pb.
 }
 
 func (s *jobServer) TriggerCheckpoint(ctx context.Context, r *pb.TriggerCheckpointRequest) (*pb.TriggerCheckpointResponse, error) {
-	c, err := s.jobs.TriggerCheckpoint(ctx, r.GetJob())
+	c, err := s.jobs.TriggerCheckpoint(ctx, r.GetJob(), coordinator.TriggerOptions{Full: r.GetFull(), Incremental: r.GetIncremental()})
 	if err != nil {
 		return nil, statusOf(err)
 	}
 	return &pb.TriggerCheckpointResponse{Checkpoint: checkpointToProto(c)}, nil
+}
+
+func (s *jobServer) TakeSavepoint(ctx context.Context, r *pb.TakeSavepointRequest) (*pb.TakeSavepointResponse, error) {
+	p, err := s.jobs.TakeSavepoint(ctx, r.GetJob(), coordinator.SavepointOptions{To: r.GetTo(), Stop: r.GetStop()})
+	if err != nil {
+		return nil, statusOf(err)
+	}
+	return &pb.TakeSavepointResponse{Savepoint: savepointToProto(p)}, nil
+}
+
+func (s *jobServer) ListSavepoints(ctx context.Context, r *pb.ListSavepointsRequest) (*pb.ListSavepointsResponse, error) {
+	list, err := s.jobs.ListSavepoints(ctx, r.GetJob())
+	if err != nil {
+		return nil, statusOf(err)
+	}
+	return &pb.ListSavepointsResponse{Savepoints: convertAll(list, savepointToProto)}, nil
+}
+
+func (s *jobServer) DeleteSavepoint(ctx context.Context, r *pb.DeleteSavepointRequest) (*pb.DeleteSavepointResponse, error) {
+	p, err := s.jobs.DeleteSavepoint(ctx, r.GetId())
+	if err != nil {
+		return nil, statusOf(err)
+	}
+	return &pb.DeleteSavepointResponse{Savepoint: savepointToProto(p)}, nil
 }
 
 func (s *jobServer) ListCheckpoints(ctx context.Context, r *pb.ListCheckpointsRequest) (*pb.ListCheckpointsResponse, error) {

@@ -126,7 +126,7 @@ const resignTimeout = 5 * time.Second
 func (l *leader) take(ctx context.Context, store metastore.Store, lead metastore.Leadership, b blob.Store, log *zap.Logger) *coordinator.Coordinator {
 	for {
 		c, err := coordinator.New(ctx, coordinator.Options{
-			Cluster: l.cfg.Cluster, Store: store, Leadership: lead, Blob: b, BlobURL: l.cfg.Blob, OpenBlob: openSource, Log: l.log, Metrics: l.reg,
+			Cluster: l.cfg.Cluster, Store: store, Leadership: lead, Blob: b, BlobURL: l.cfg.Blob, OpenBlob: openOther, Log: l.log, Metrics: l.reg,
 			Heartbeat: l.cfg.Heartbeat, MaxMissed: l.cfg.MaxMissed, Jitter: rand.Float64,
 		})
 		if err == nil {
@@ -281,8 +281,25 @@ func (l *leader) Cancel(ctx context.Context, ref string) (coordinator.Job, error
 }
 
 // TriggerCheckpoint implements rpc.Jobs.
-func (l *leader) TriggerCheckpoint(ctx context.Context, ref string) (coordinator.Checkpoint, error) {
-	return ask(l, func(c *coordinator.Coordinator) (coordinator.Checkpoint, error) { return c.TriggerCheckpoint(ctx, ref) })
+func (l *leader) TriggerCheckpoint(ctx context.Context, ref string, o coordinator.TriggerOptions) (coordinator.Checkpoint, error) {
+	return ask(l, func(c *coordinator.Coordinator) (coordinator.Checkpoint, error) {
+		return c.TriggerCheckpoint(ctx, ref, o)
+	})
+}
+
+// TakeSavepoint implements rpc.Jobs.
+func (l *leader) TakeSavepoint(ctx context.Context, ref string, o coordinator.SavepointOptions) (coordinator.Savepoint, error) {
+	return ask(l, func(c *coordinator.Coordinator) (coordinator.Savepoint, error) { return c.TakeSavepoint(ctx, ref, o) })
+}
+
+// ListSavepoints implements rpc.Jobs.
+func (l *leader) ListSavepoints(ctx context.Context, ref string) ([]coordinator.Savepoint, error) {
+	return ask(l, func(c *coordinator.Coordinator) ([]coordinator.Savepoint, error) { return c.ListSavepoints(ctx, ref) })
+}
+
+// DeleteSavepoint implements rpc.Jobs.
+func (l *leader) DeleteSavepoint(ctx context.Context, id string) (coordinator.Savepoint, error) {
+	return ask(l, func(c *coordinator.Coordinator) (coordinator.Savepoint, error) { return c.DeleteSavepoint(ctx, id) })
 }
 
 // ListCheckpoints implements rpc.Jobs.
@@ -328,7 +345,7 @@ func checkpointAll(ctx context.Context, jobs rpc.Jobs, log *zap.Logger, concerne
 			continue
 		}
 		wg.Go(func() {
-			c, err := jobs.TriggerCheckpoint(ctx, string(j.ID))
+			c, err := jobs.TriggerCheckpoint(ctx, string(j.ID), coordinator.TriggerOptions{})
 			switch {
 			case err != nil && !errors.Is(err, coordinator.ErrRefused) && rpc.KindOf(err) != rpc.Refused:
 				log.Warn("no checkpoint before the end", zap.String("job", j.Name), zap.Error(err))

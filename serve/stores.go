@@ -107,13 +107,13 @@ func OpenBlob(ctx context.Context, loc blob.Location, readOnly bool) (blob.Store
 	return openBlob(ctx, loc.String(), prometheus.NewRegistry())
 }
 
-// openSource opens the store of a snapshot that a job begins with.
-func openSource(ctx context.Context, url string) (blob.Store, func(), error) {
+// openOther opens another store than the cluster's: of a snapshot that a job begins with, or for a savepoint.
+func openOther(ctx context.Context, url string, readOnly bool) (blob.Store, func(), error) {
 	loc, err := blob.ParseLocation(url)
 	if err != nil {
 		return nil, nil, err
 	}
-	return OpenBlob(ctx, loc, true)
+	return OpenBlob(ctx, loc, readOnly)
 }
 
 // Stored says how states in snapshots are read without the program: what the backends on maps write is known anyway, and

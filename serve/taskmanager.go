@@ -291,7 +291,7 @@ func (tm *taskManager) build() error {
 		Local: func(ctx context.Context, p *exchange.Port) exchange.Out {
 			return inproc.Connect(ctx, p, inproc.Options{})
 		},
-		Backend: backends(), Log: tm.log, TempDir: tm.dir.spool(), StateDir: tm.dir.ops(), LocalDir: tm.dir.local, OpenBlob: openSource,
+		Backend: backends(), Log: tm.log, TempDir: tm.dir.spool(), StateDir: tm.dir.ops(), LocalDir: tm.dir.local, OpenBlob: openOther,
 		StateMemory: statebackend.NewBudget(int64(tm.cfg.StateMemory)), Uploads: tm.cfg.Uploads,
 	})
 	tm.reg.MustRegister(tm.manager.Collector())

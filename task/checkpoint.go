@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"sync"
 	"time"
 
@@ -65,7 +66,11 @@ func (s *subtask) capture(b record.Control) error {
 		}
 		if l.state != nil {
 			// The one that the coordinator keeps for this checkpoint, not one that committed since.
-			l.state.Committed(b.Committed)
+			base := b.Committed
+			if b.Full {
+				base = 0
+			}
+			l.state.Committed(base)
 			frozen, err := l.state.Freeze(b.Checkpoint)
 			if errors.Is(err, statebackend.ErrTooManySnapshots) {
 				snap.release()
@@ -81,6 +86,9 @@ func (s *subtask) capture(b record.Control) error {
 		snap.links = append(snap.links, cl)
 	}
 	snap.sync = time.Since(start)
+	if b.Stop {
+		s.stopping = b.Checkpoint
+	}
 	s.captured = b.Checkpoint
 	if s.ended && s.closeAt == 0 {
 		s.closeAt = b.Checkpoint
@@ -216,10 +224,13 @@ func (u *uploads) store(ctx context.Context, s *subtask, snap *captured) {
 	}
 	start := time.Now()
 	id := snap.barrier.Checkpoint
-	var ops map[string]job.SubtaskSnapshot
+	var ops, saved map[string]job.SubtaskSnapshot
 	stats := job.CheckpointStats{Align: snap.align, Sync: snap.sync}
 	err := guard(func() (err error) {
-		ops, err = s.storeSnapshot(ctx, snap, &stats)
+		var object string
+		if ops, object, err = s.storeSnapshot(ctx, snap, &stats); err == nil && snap.barrier.Savepoint {
+			saved, err = s.storeSavepoint(ctx, snap, object)
+		}
 		return err
 	})
 	snap.release()
@@ -234,27 +245,76 @@ func (u *uploads) store(ctx context.Context, s *subtask, snap *captured) {
 	if snap.barrier.Started > 0 {
 		stats.Start = max(0, snap.start.Sub(time.Unix(0, snap.barrier.Started))-snap.align)
 	}
-	m.report(job.Ack{Run: s.run.id, Task: s.task, Checkpoint: id, Operators: ops, Stats: stats})
+	m.report(job.Ack{Run: s.run.id, Task: s.task, Checkpoint: id, Operators: ops, Savepoint: saved, Stats: stats})
 }
 
-// storeSnapshot writes the states of every operator to the blob store, and notes in stats what that took.
-func (s *subtask) storeSnapshot(ctx context.Context, c *captured, stats *job.CheckpointStats) (map[string]job.SubtaskSnapshot, error) {
+// storeSnapshot writes the states of every operator to the blob store, and notes in stats what that took. It also returns the key
+// of the task's object.
+func (s *subtask) storeSnapshot(ctx context.Context, c *captured, stats *job.CheckpointStats) (out map[string]job.SubtaskSnapshot, object string, err error) {
 	r := s.run
 	w, err := snapshot.NewWriter(snapshot.WriterConfig{
 		Store: r.session.Blob, Cluster: r.session.Cluster, Job: r.id.Job, Checkpoint: c.barrier.Checkpoint,
 		Attempt: r.id.Attempt, Epoch: r.session.Epoch, Task: s.task, TempDir: r.manager.cfg.TempDir,
 	})
 	if err != nil {
+		return nil, "", err
+	}
+	defer w.Close()
+	out, err = s.write(ctx, c, w, statebackend.Snapshot.Write)
+	if err == nil {
+		err = w.Finish(ctx)
+	}
+	stats.Bytes, stats.Upload = w.Bytes(), w.Uploading()
+	return out, w.Object(), err
+}
+
+// storeSavepoint writes all states once more, to where the savepoint goes; named is the key of the task's object in the checkpoint.
+func (s *subtask) storeSavepoint(ctx context.Context, c *captured, named string) (map[string]job.SubtaskSnapshot, error) {
+	r := s.run
+	to, err := r.savepoints.target(ctx, c.barrier.Checkpoint)
+	if err != nil {
+		return nil, err
+	}
+	store := r.session.Blob
+	if to.Store != "" {
+		if r.manager.cfg.OpenBlob == nil {
+			return nil, job.Errorf(job.ClassRefused, "savepoint to %s: this TaskManager opens no other store than the cluster's", to.Store)
+		}
+		opened, done, err := r.manager.cfg.OpenBlob(ctx, to.Store, false)
+		if err != nil {
+			return nil, job.Errorf(job.ClassExternal, "savepoint to %s: %w", to.Store, err)
+		}
+		defer done()
+		store = opened
+	}
+	w, err := snapshot.NewWriter(snapshot.WriterConfig{
+		Store: store, Cluster: r.session.Cluster, Job: r.id.Job, Checkpoint: c.barrier.Checkpoint, Attempt: r.id.Attempt, Epoch: r.session.Epoch,
+		Task: s.task, Object: to.Folder + "/" + path.Base(named), TempDir: r.manager.cfg.TempDir,
+	})
+	if err != nil {
 		return nil, err
 	}
 	defer w.Close()
+	out, err := s.write(ctx, c, w, statebackend.Snapshot.WriteCanonical)
+	if err == nil {
+		err = w.Finish(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("savepoint: %w", err)
+	}
+	return out, nil
+}
+
+// write writes the states of every operator with w.
+func (s *subtask) write(ctx context.Context, c *captured, w *snapshot.Writer, keyed func(statebackend.Snapshot, context.Context, statebackend.Writer) ([]job.StateHandle, error)) (map[string]job.SubtaskSnapshot, error) {
 	out := make(map[string]job.SubtaskSnapshot, len(c.links))
 	var inline statebackend.Inline
 	for _, l := range c.links {
 		sub := job.SubtaskSnapshot{EndOfData: c.ended, Watermark: l.watermark}
 		ow := w.Operator(l.name)
 		if l.frozen != nil {
-			if sub.States, err = l.frozen.Write(ctx, ow); err != nil {
+			var err error
+			if sub.States, err = keyed(l.frozen, ctx, ow); err != nil {
 				return nil, fmt.Errorf("operator %q: %w", l.name, err)
 			}
 		}
@@ -271,9 +331,7 @@ func (s *subtask) storeSnapshot(ctx context.Context, c *captured, stats *job.Che
 	if err := inline.Check("task "+s.task.String(), statebackend.MaxInlineTask); err != nil {
 		return nil, err
 	}
-	err = w.Finish(ctx)
-	stats.Bytes, stats.Upload = w.Bytes(), w.Uploading()
-	return out, err
+	return out, nil
 }
 
 // abort stops the upload of a checkpoint that will never complete.
@@ -291,6 +349,6 @@ func (s *subtask) trigger(t job.Trigger) error {
 	s.learnCommitted(t.Committed)
 	return s.act(s.align.Trigger(record.Control{
 		Kind: record.Barrier, Checkpoint: t.Checkpoint, Final: t.Final, Mode: t.Mode,
-		Committed: t.Committed, Started: time.Now().UnixNano(),
+		Committed: t.Committed, Full: t.Full, Savepoint: t.Savepoint != nil, Stop: t.Stop, Started: time.Now().UnixNano(),
 	}))
 }

@@ -68,6 +68,8 @@ type subtask struct {
 	captured  job.CheckpointID
 	mayClose  bool // ReadersDone, or Finish was carried out.
 	closed    bool
+	// stopping is the checkpoint behind whose barrier nothing is done, or 0.
+	stopping job.CheckpointID
 
 	uploads uploads
 	times   struct{ idle, blocked atomic.Int64 } // Nanoseconds.
@@ -123,6 +125,10 @@ func (s *subtask) loop() error {
 		}
 		if err := s.closeIfDone(); err != nil {
 			return err
+		}
+		if s.stopping > 0 {
+			s.hold()
+			continue
 		}
 		worked, err := s.step()
 		if err != nil {
@@ -345,10 +351,10 @@ func (s *subtask) finishEnd() error {
 
 // closeIfDone ends a task whose final checkpoint has committed, with its sinks.
 func (s *subtask) closeIfDone() error {
-	if !s.ended || s.closed {
+	if !s.ended && s.stopping == 0 || s.closed {
 		return nil
 	}
-	done := s.mayClose || !s.vertex.Enumerator && s.closeAt > 0 && s.committed >= s.closeAt
+	done := s.mayClose || !s.vertex.Enumerator && s.closeAt > 0 && s.committed >= s.closeAt || s.stopping > 0 && s.committed >= s.stopping
 	if !done {
 		return nil
 	}
@@ -362,6 +368,15 @@ func (s *subtask) closeIfDone() error {
 		return err
 	}
 	return errFinished
+}
+
+// hold waits behind the barrier of a checkpoint that ends the job, for its commit or its abort. What the outputs still hold goes
+// on by itself.
+func (s *subtask) hold() {
+	select {
+	case <-s.mail.signal:
+	case <-s.ctx.Done():
+	}
 }
 
 // controlAll puts c on every output. A receiver that has finished already needs it no more.

@@ -49,9 +49,9 @@ type Config struct {
 	StateDir, LocalDir string
 	// StateMemory is what all state backends share; nil means the default for each of them.
 	StateMemory *statebackend.Budget
-	// OpenBlob opens the store of another URL than the cluster's, for the snapshot that a job begins with; the function that it
-	// returns closes it. It waits no longer than until ctx is done.
-	OpenBlob func(ctx context.Context, url string) (blob.Store, func(), error)
+	// OpenBlob opens the store of another URL than the cluster's: for the snapshot that a job begins with, which is only read,
+	// and for savepoints. The function that it returns closes it. It waits no longer than until ctx is done.
+	OpenBlob func(ctx context.Context, url string, readOnly bool) (blob.Store, func(), error)
 	// Uploads is how many snapshots are stored at a time; 0 means 4: enough to keep a store with
 	// 10 ms of latency busy, few enough to leave the cores to the tasks.
 	Uploads int
@@ -130,12 +130,14 @@ func (m *Manager) Handle(c job.Command) {
 		m.with(c.Run, func(r *run) { r.stop(errCancelled) })
 	case job.Trigger:
 		m.with(c.Run, func(r *run) {
+			r.savepoints.announce(c)
 			for _, t := range c.To {
 				r.post(t, func(s *subtask) error { return s.trigger(c) })
 			}
 		})
 	case job.Complete:
 		m.with(c.Run, func(r *run) {
+			r.savepoints.forget(c.UpTo)
 			r.postAll(func(s *subtask) error { s.learnCommitted(c.UpTo); return nil })
 		})
 	case job.Abort:
@@ -143,7 +145,13 @@ func (m *Manager) Handle(c job.Command) {
 			for _, s := range r.tasks {
 				s.uploads.abort(c.Checkpoint)
 			}
-			r.postAll(func(s *subtask) error { return s.act(s.align.Abort(c.Checkpoint)) })
+			r.savepoints.forget(c.Checkpoint)
+			r.postAll(func(s *subtask) error {
+				if s.stopping == c.Checkpoint {
+					s.stopping = 0
+				}
+				return s.act(s.align.Abort(c.Checkpoint))
+			})
 		})
 	case job.ReadersDone:
 		m.with(c.Run, func(r *run) {

@@ -37,7 +37,8 @@ type run struct {
 	// tasks is complete before the run is known to the manager, and not changed afterwards.
 	tasks map[job.Task]*subtask
 
-	source blob.Store // That has the snapshot to restore.
+	source     blob.Store // That has the snapshot to restore.
+	savepoints savepoints
 
 	mu struct {
 		sync.Mutex
@@ -126,7 +127,7 @@ func (r *run) openSource() (func(), error) {
 	if r.manager.cfg.OpenBlob == nil {
 		return nil, job.Errorf(job.ClassRefused, "restore from %s: this TaskManager opens no other store than the cluster's", url)
 	}
-	store, done, err := r.manager.cfg.OpenBlob(r.ctx, url)
+	store, done, err := r.manager.cfg.OpenBlob(r.ctx, url, true)
 	switch {
 	case errors.Is(err, blob.ErrNotExist):
 		return nil, job.Errorf(job.ClassRefused, "restore from %s: this TaskManager does not see it: every TaskManager has to, until the job's first checkpoint has completed: %w", url, err)

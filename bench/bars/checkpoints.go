@@ -117,7 +117,7 @@ func checkpointsCost(ctx context.Context, c config, l *local, keys int64, limit 
 func (l *local) span(ctx context.Context, id job.ID, checkpoint bool) (window, error) {
 	start := read(made.Load())
 	if checkpoint {
-		if _, err := l.client.TriggerCheckpoint(ctx, string(id)); err != nil {
+		if _, err := l.client.TriggerCheckpoint(ctx, string(id), coordinator.TriggerOptions{}); err != nil {
 			return window{}, err
 		}
 	}

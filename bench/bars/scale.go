@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairnstream/cairn/bench/interval"
 	"github.com/cairnstream/cairn/connector/datagen"
+	"github.com/cairnstream/cairn/coordinator"
 	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/operator"
 	"github.com/cairnstream/cairn/stream"
@@ -229,7 +230,7 @@ func measureTimers(ctx context.Context, c config) ([]figure, error) {
 			return err
 		}
 		start := time.Now()
-		cp, err := l.client.TriggerCheckpoint(ctx, string(id))
+		cp, err := l.client.TriggerCheckpoint(ctx, string(id), coordinator.TriggerOptions{})
 		if err != nil {
 			return err
 		}

@@ -28,14 +28,18 @@ type (
 		Final     bool
 		To        []job.Task
 		Committed job.CheckpointID // The base of increments, and a repeated commit notice.
+		Full      bool             // It is no base.
+		Savepoint *Savepoint       // That is taken with it, or nil.
 	}
 	// Publish makes a checkpoint exist: first its manifest is written and durable, then one
 	// transaction, guarded by the leadership, writes the pointer to it. Every object in Snapshots
-	// was durable before its task acknowledged. Answer: Published.
+	// was durable before its task acknowledged. The manifest of a Savepoint is written and durable before
+	// the transaction, which puts both on record. Answer: Published.
 	Publish struct {
 		Attempt   job.Attempt
 		ID        job.CheckpointID
 		Final     bool
+		Savepoint *Savepoint
 		Triggered time.Time
 		Snapshots map[job.Task]Snapshot
 	}
@@ -60,6 +64,9 @@ type (
 		Waiting []job.Task   // Those that had not acknowledged.
 		Failure *job.Failure // Of a decline or a publication.
 	}
+	// DropSavepoint says that a savepoint will never be: its folder is deleted, with all that tasks may have
+	// written there. The AbortCheckpoint of its checkpoint came before.
+	DropSavepoint struct{ Savepoint Savepoint }
 	// Skipped says that a trigger was due and did not happen.
 	Skipped struct{ Reason Skip }
 	// Answer says what an acknowledgement was.
@@ -100,6 +107,7 @@ func (Publish) action()         {}
 func (Resolve) action()         {}
 func (Complete) action()        {}
 func (AbortCheckpoint) action() {}
+func (DropSavepoint) action()   {}
 func (Skipped) action()         {}
 func (Answer) action()          {}
 func (Release) action()         {}
@@ -109,14 +117,14 @@ func (Reply) action()           {}
 
 func (a Reserve) String() string { return fmt.Sprintf("reserve below %v", a.Limit) }
 func (a Trigger) String() string {
-	return fmt.Sprintf("trigger %v%s a%d to=%v committed=%v", a.ID, finalText(a.Final), a.Attempt, a.To, a.Committed)
+	return fmt.Sprintf("trigger %v%s%s%s a%d to=%v committed=%v", a.ID, finalText(a.Final), fullText(a.Full), a.Savepoint.text(), a.Attempt, a.To, a.Committed)
 }
 func (a Publish) String() string {
 	var parts []string
 	for _, t := range slices.SortedFunc(maps.Keys(a.Snapshots), job.Task.Compare) {
 		parts = append(parts, fmt.Sprintf("%v:%s", t, strings.Join(a.Snapshots[t].Objects(), "+")))
 	}
-	return fmt.Sprintf("publish %v%s a%d %s", a.ID, finalText(a.Final), a.Attempt, strings.Join(parts, " "))
+	return fmt.Sprintf("publish %v%s%s a%d %s", a.ID, finalText(a.Final), a.Savepoint.text(), a.Attempt, strings.Join(parts, " "))
 }
 func (a Resolve) String() string { return fmt.Sprintf("resolve %v", a.ID) }
 func (a Complete) String() string {
@@ -132,8 +140,9 @@ func (a AbortCheckpoint) String() string {
 	}
 	return s
 }
-func (a Skipped) String() string { return "skipped: " + string(a.Reason) }
-func (a Answer) String() string  { return fmt.Sprintf("ack %v %v: %s", a.ID, a.Task, a.Result) }
+func (a DropSavepoint) String() string { return "drop" + a.Savepoint.text() }
+func (a Skipped) String() string       { return "skipped: " + string(a.Reason) }
+func (a Answer) String() string        { return fmt.Sprintf("ack %v %v: %s", a.ID, a.Task, a.Result) }
 func (a Release) String() string {
 	s := fmt.Sprintf("release %v of %v", a.Objects, a.ID)
 	if a.Manifest {
@@ -152,6 +161,23 @@ func (a Reply) String() string {
 		s += " " + string(a.Reason)
 	}
 	return s
+}
+
+func fullText(full bool) string {
+	if full {
+		return " full"
+	}
+	return ""
+}
+
+func (s *Savepoint) text() string {
+	switch {
+	case s == nil:
+		return ""
+	case s.Stop:
+		return " stop with savepoint " + s.ID
+	}
+	return " savepoint " + s.ID
 }
 
 func finalText(final bool) string {

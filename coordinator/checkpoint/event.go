@@ -16,13 +16,22 @@ type Event interface {
 // Token names a manual request; its owner chooses it.
 type Token uint64
 
-// Snapshot is what one task has in a checkpoint.
+// Snapshot is what one task has in a checkpoint, and in the savepoint that is taken with it.
 type Snapshot struct {
 	Operators map[string]job.SubtaskSnapshot
+	Savepoint map[string]job.SubtaskSnapshot
 	Stats     job.CheckpointStats
 }
 
-// Objects lists the objects that s refers to, sorted, without duplicates.
+// Savepoint is one that is taken with a checkpoint. Its objects are not those of the checkpoint: they are outside of what the
+// machine keeps and deletes, and go with its folder.
+type Savepoint struct {
+	ID     string
+	Target job.SavepointTarget
+	Stop   bool // The job ends with it.
+}
+
+// Objects lists the objects that the checkpoint's part of s refers to, sorted, without duplicates.
 func (s Snapshot) Objects() []string {
 	var out []string
 	for _, op := range s.Operators {
@@ -93,7 +102,11 @@ type (
 	// ReserveFailed says that they are not.
 	ReserveFailed struct{}
 	// Requested asks for a checkpoint now; a Reply with the same Token follows.
-	Requested struct{ Token Token }
+	Requested struct {
+		Token     Token
+		Full      bool       // It builds on nothing.
+		Savepoint *Savepoint // That is taken with it, alone; nil for none.
+	}
 	// Deleted says that a discarded checkpoint is gone, objects and all.
 	Deleted struct{ ID job.CheckpointID }
 	// Forget says that the job has ended and that none of its checkpoints is wanted.
@@ -133,8 +146,10 @@ func (e Reserved) String() string  { return fmt.Sprintf("reserved below %v", e.L
 func (ReserveFailed) String() string {
 	return "reserve-failed"
 }
-func (e Requested) String() string { return fmt.Sprintf("requested #%d", e.Token) }
-func (e Deleted) String() string   { return fmt.Sprintf("deleted %v", e.ID) }
-func (Forget) String() string      { return "forget" }
-func (e Pin) String() string       { return fmt.Sprintf("pin %v", e.ID) }
-func (e Unpin) String() string     { return fmt.Sprintf("unpin %v", e.ID) }
+func (e Requested) String() string {
+	return fmt.Sprintf("requested #%d%s%s", e.Token, fullText(e.Full), e.Savepoint.text())
+}
+func (e Deleted) String() string { return fmt.Sprintf("deleted %v", e.ID) }
+func (Forget) String() string    { return "forget" }
+func (e Pin) String() string     { return fmt.Sprintf("pin %v", e.ID) }
+func (e Unpin) String() string   { return fmt.Sprintf("unpin %v", e.ID) }

@@ -29,6 +29,8 @@ type Machine struct {
 	completed time.Time // The last completion under this leader.
 	failures  int       // In a row, of those that count.
 	requests  []Token   // Not yet joined to a checkpoint.
+	full      bool      // One of them asks for a full one.
+	saves     []save    // Requests of savepoints, not yet begun; at most maxSaves.
 	unwanted  bool      // Forget came: everything committed is discarded once nothing is on its way.
 
 	now time.Time
@@ -98,7 +100,7 @@ func (m *Machine) Step(now time.Time, ev Event) []Action {
 		m.reserving = false
 		m.reserveAt = now.Add(retryPause)
 	case Requested:
-		m.request(ev.Token)
+		m.request(ev)
 	case Deleted:
 		delete(m.discarded, ev.ID)
 	case Forget:
@@ -198,7 +200,11 @@ func (m *Machine) stop(ev Stopped) {
 	for _, t := range m.requests {
 		m.emit(Reply{Token: t, Verdict: VerdictNotRunning})
 	}
-	m.requests = nil
+	m.requests, m.full = nil, false
+	for _, s := range m.saves {
+		m.refuse(s, VerdictNotRunning)
+	}
+	m.saves = nil
 }
 
 func (m *Machine) ack(ev Acked) {
@@ -275,6 +281,9 @@ func (m *Machine) expire() {
 func (m *Machine) abort(p *pending, why Reason, f *job.Failure) {
 	m.remove(p)
 	m.emit(AbortCheckpoint{Attempt: p.attempt, ID: p.id, Reason: why, Waiting: p.waiting(), Failure: f})
+	if p.savepoint != nil {
+		m.emit(DropSavepoint{*p.savepoint})
+	}
 	for _, t := range p.waiters {
 		m.emit(Reply{Token: t, Verdict: VerdictFailed, ID: p.id, Reason: why})
 	}

@@ -14,7 +14,7 @@ import (
 
 // TestStories runs testdata/*.txt. Each holds `init` with settings, then `do` blocks, an event a line:
 //
-//	start a1 | stop a1 | eod src/0 | finish src/0 | request 1 | forget | deleted c1 | pin c1 | unpin c1
+//	start a1 | stop a1 | eod src/0 | finish src/0 | request 1 [full | savepoint ID | stop ID] | forget | deleted c1 | pin c1 | unpin c1
 //	ack c1 src/0 OBJECT... | decline c1 sum/0 CLASS | published c1 committed|failed|unknown [CLASS]
 //	reserved 21 | reserve-failed | advance 10s (Due at every time that NextDue names)
 //
@@ -136,7 +136,14 @@ func (s *story) do(t *testing.T, line string) {
 		}
 		s.step(ev)
 	case "request":
-		s.step(Requested{Token(parseInt(t, f[1]))})
+		r := Requested{Token: Token(parseInt(t, f[1]))}
+		switch {
+		case len(f) == 3:
+			r.Full = true
+		case len(f) == 4:
+			r.Savepoint = &Savepoint{ID: f[3], Stop: f[2] == "stop"}
+		}
+		s.step(r)
 	case "reserved":
 		s.step(Reserved{job.CheckpointID(parseInt(t, f[1]))})
 	case "reserve-failed":

@@ -26,6 +26,7 @@ type pending struct {
 	base      job.CheckpointID // Committed when it was triggered. Its objects may be in the acks.
 	triggered time.Time
 	final     bool
+	savepoint *Savepoint // Taken with it, or nil.
 	phase     phase
 	retryAt   time.Time
 	tasks     []job.Task
@@ -76,7 +77,7 @@ func (p *pending) endOfData() bool {
 }
 
 func (p *pending) String() string {
-	s := fmt.Sprintf("%v%s %s", p.id, finalText(p.final), p.phase)
+	s := fmt.Sprintf("%v%s%s %s", p.id, finalText(p.final), p.savepoint.text(), p.phase)
 	if w := p.waiting(); len(w) > 0 {
 		s += fmt.Sprintf(" waiting=%v", w)
 	}

@@ -24,7 +24,7 @@ func (m *Machine) publishNext() {
 	}
 	newest.phase = publishing
 	m.emit(Publish{
-		Attempt: newest.attempt, ID: newest.id, Final: newest.final, Triggered: newest.triggered,
+		Attempt: newest.attempt, ID: newest.id, Final: newest.final, Savepoint: newest.savepoint, Triggered: newest.triggered,
 		Snapshots: maps.Clone(newest.acks),
 	})
 }
@@ -63,7 +63,7 @@ func (m *Machine) commit(p *pending) {
 	m.failures = 0
 	final := p.final || p.endOfData()
 	if m.run != nil && m.run.attempt == p.attempt {
-		m.run.ended = m.run.ended || final
+		m.run.ended = m.run.ended || final || p.savepoint != nil && p.savepoint.Stop
 		for t, s := range p.acks {
 			m.run.state[t].last = &s
 		}

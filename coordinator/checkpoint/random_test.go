@@ -71,6 +71,8 @@ type world struct {
 	tokens    map[Token]bool
 	nextToken Token
 	pins      []job.CheckpointID
+	saving    map[string]bool             // Savepoints that were asked for and have neither been taken nor dropped.
+	saves     map[job.CheckpointID]string // Those on their way.
 
 	triggers, aborts, fails int
 }
@@ -106,7 +108,7 @@ func (w *world) newLeader() {
 	w.open, w.landed = map[job.CheckpointID]map[job.Task]Snapshot{}, map[job.CheckpointID]bool{}
 	w.pending, w.inAck = map[job.CheckpointID]bool{}, map[job.CheckpointID]map[string]bool{}
 	w.reserve, w.running = 0, false
-	w.tokens = map[Token]bool{}
+	w.tokens, w.saving, w.saves = map[Token]bool{}, map[string]bool{}, map[job.CheckpointID]string{}
 	w.completes = slices.Clone(w.published)
 	w.m = New(w.cfg, h)
 	w.step(Due{})
@@ -150,7 +152,12 @@ func (w *world) random() {
 	case n < 950:
 		w.nextToken++
 		w.tokens[w.nextToken] = true
-		w.step(Requested{w.nextToken})
+		r := Requested{Token: w.nextToken, Full: w.r.IntN(5) == 0}
+		if w.r.IntN(3) == 0 {
+			r.Savepoint = &Savepoint{ID: fmt.Sprint(w.nextToken), Stop: w.r.IntN(10) == 0}
+			w.saving[r.Savepoint.ID] = true
+		}
+		w.step(r)
 	case n < 953 && len(w.m.Retained()) > 0:
 		ids := w.m.Retained()
 		w.pins = append(w.pins, ids[w.r.IntN(len(ids))])
@@ -327,6 +334,12 @@ func (w *world) check(ev Event, a Action) {
 		if n := len(w.published); n > 0 && a.Committed > w.published[n-1] || a.Committed != w.m.Newest() {
 			w.failf("%v says that %v has committed", a.ID, a.Committed)
 		}
+		for id, s := range w.saves {
+			w.failf("%v begins while %v has savepoint %s", a.ID, id, s)
+		}
+		if a.Savepoint != nil {
+			w.saves[a.ID] = a.Savepoint.ID
+		}
 		w.triggers++
 		w.triggered[a.ID], w.base[a.ID], w.pending[a.ID] = a.Attempt, a.Committed, true
 		w.inAck[a.ID] = map[string]bool{}
@@ -364,9 +377,32 @@ func (w *world) check(ev Event, a Action) {
 			w.failf("%v complete after %v", a.ID, w.completes[n-1])
 		}
 		w.completes = append(w.completes, a.ID)
+		if s := w.saves[a.ID]; s != "" {
+			if !w.saving[s] {
+				w.failf("savepoint %s is taken, and was dropped", s)
+			}
+			delete(w.saving, s)
+			delete(w.saves, a.ID)
+		}
 		delete(w.pending, a.ID)
 		delete(w.inAck, a.ID)
+	case DropSavepoint:
+		if !w.saving[a.Savepoint.ID] {
+			w.failf("savepoint %s is dropped, and is not on its way", a.Savepoint.ID)
+		}
+		delete(w.saving, a.Savepoint.ID)
+		for id, s := range w.saves {
+			if s == a.Savepoint.ID {
+				if w.pending[id] || w.landed[id] {
+					w.failf("savepoint %s is dropped, and its %v is not aborted", s, id)
+				}
+				delete(w.saves, id)
+			}
+		}
 	case AbortCheckpoint:
+		if a.Reason == ReasonSubsumed && w.saves[a.ID] != "" {
+			w.failf("%v with savepoint %s is subsumed", a.ID, w.saves[a.ID])
+		}
 		if w.landed[a.ID] {
 			w.failf("%v aborted after its commit", a.ID)
 		}
@@ -389,6 +425,9 @@ func (w *world) check(ev Event, a Action) {
 			w.failf("token %d answered twice", a.Token)
 		}
 		delete(w.tokens, a.Token)
+		if w.saving[fmt.Sprint(a.Token)] {
+			w.failf("token %d is answered and its savepoint is open", a.Token)
+		}
 	case FailJob:
 		w.fails++
 	}

@@ -85,4 +85,8 @@ const (
 	VerdictFailed     Verdict = "failed"
 	VerdictOff        Verdict = "checkpoints-off"
 	VerdictNotRunning Verdict = "not-running"
+	// VerdictTooMany: so many savepoints wait already that this one is not taken.
+	VerdictTooMany Verdict = "too-many"
+	// VerdictEnding: the job is about to end, so that no savepoint begins any more.
+	VerdictEnding Verdict = "ending"
 )

@@ -7,22 +7,59 @@ import (
 	"github.com/cairnstream/cairn/job"
 )
 
+// MaxSaves is how many savepoints may wait for one that is on its way. Each reads and writes the whole state.
+const MaxSaves = 4
+
+// save is a savepoint that somebody waits for.
+type save struct {
+	token     Token
+	savepoint Savepoint
+}
+
 // request queues a manual trigger, or refuses it.
-func (m *Machine) request(t Token) {
+func (m *Machine) request(ev Requested) {
+	verdict := Verdict("")
 	switch {
 	case m.cfg.Mode == job.Off:
-		m.emit(Reply{Token: t, Verdict: VerdictOff})
+		verdict = VerdictOff
 	case m.run == nil:
-		m.emit(Reply{Token: t, Verdict: VerdictNotRunning})
-	default:
-		m.requests = append(m.requests, t)
+		verdict = VerdictNotRunning
+	case ev.Savepoint != nil && m.ending():
+		verdict = VerdictEnding
+	case ev.Savepoint != nil && len(m.saves) >= MaxSaves:
+		verdict = VerdictTooMany
 	}
+	switch {
+	case ev.Savepoint != nil && verdict != "":
+		m.refuse(save{ev.Token, *ev.Savepoint}, verdict)
+	case ev.Savepoint != nil:
+		m.saves = append(m.saves, save{ev.Token, *ev.Savepoint})
+	case verdict != "":
+		m.emit(Reply{Token: ev.Token, Verdict: verdict})
+	default:
+		m.requests = append(m.requests, ev.Token)
+		m.full = m.full || ev.Full
+	}
+}
+
+// refuse answers for a savepoint that is not begun.
+func (m *Machine) refuse(s save, v Verdict) {
+	m.emit(DropSavepoint{s.savepoint})
+	m.emit(Reply{Token: s.token, Verdict: v})
+}
+
+// ending tells whether the job ends with a checkpoint that is on its way or has committed, if that does not fail.
+func (m *Machine) ending() bool {
+	return m.run.ended || slices.ContainsFunc(m.pending, func(p *pending) bool {
+		return p.attempt == m.run.attempt && (p.final || p.savepoint != nil && p.savepoint.Stop)
+	})
 }
 
 // decide triggers a checkpoint if there is a reason to, and room.
 //
 // A periodic one keeps to the interval and to the pause after the last completion. A manual one, and
-// the final one when every task is at the end of its data, wait for neither, only for room.
+// the final one when every task is at the end of its data, wait for neither, only for room. Savepoints
+// come first, and while one is on its way nothing else begins, since what commits would end it.
 func (m *Machine) decide() {
 	if !m.active() {
 		return
@@ -32,7 +69,11 @@ func (m *Machine) decide() {
 		for _, t := range m.requests {
 			m.emit(Reply{Token: t, Verdict: VerdictCompleted, ID: m.Newest()})
 		}
-		m.requests = nil
+		m.requests, m.full = nil, false
+		for _, s := range m.saves {
+			m.refuse(s, VerdictEnding)
+		}
+		m.saves = nil
 		return
 	}
 	due := !m.now.Before(m.dueAt)
@@ -43,11 +84,11 @@ func (m *Machine) decide() {
 		}
 		return
 	}
-	forced := len(m.requests) > 0 || final && !m.now.Before(m.finalAt)
+	forced := len(m.requests)+len(m.saves) > 0 || final && !m.now.Before(m.finalAt)
 	if !due && !forced {
 		return
 	}
-	if len(m.pending) >= m.cfg.MaxConcurrent {
+	if len(m.pending) >= m.cfg.MaxConcurrent || m.saving() {
 		if due {
 			m.emit(Skipped{SkipRunning})
 			m.passTick()
@@ -74,8 +115,14 @@ func (m *Machine) trigger(final bool) {
 		id: m.next, attempt: r.attempt, base: m.Newest(), triggered: m.now, final: final, phase: collecting,
 		tasks: r.tasks, acks: map[job.Task]Snapshot{}, waiters: m.requests,
 	}
+	full := m.full
 	m.next++
-	m.requests = nil
+	m.requests, m.full = nil, false
+	if len(m.saves) > 0 {
+		p.savepoint = &m.saves[0].savepoint
+		p.waiters = append(p.waiters, m.saves[0].token)
+		m.saves = m.saves[1:]
+	}
 	m.dueAt = m.now.Add(m.cfg.Interval)
 	for _, t := range r.tasks {
 		if s := r.state[t]; s.finished {
@@ -83,8 +130,13 @@ func (m *Machine) trigger(final bool) {
 		}
 	}
 	m.pending = append(m.pending, p)
-	m.emit(Trigger{Attempt: r.attempt, ID: p.id, Final: final, To: m.liveEnumerators(), Committed: p.base})
+	m.emit(Trigger{Attempt: r.attempt, ID: p.id, Final: final, To: m.liveEnumerators(), Committed: p.base, Full: full, Savepoint: p.savepoint})
 	m.reserve()
+}
+
+// saving tells whether a savepoint is on its way.
+func (m *Machine) saving() bool {
+	return slices.ContainsFunc(m.pending, func(p *pending) bool { return p.savepoint != nil })
 }
 
 // active tells whether checkpoints can be triggered at all. Without an enumerator there is nowhere

@@ -290,6 +290,8 @@ func testContent(t *testing.T, tr Transport) {
 	empty.Mark(record.Watermark, record.MaxTime)
 	mustSend(t, c.out, empty)
 	controls := []record.Control{
+		{Kind: record.Barrier, Checkpoint: 2, Full: true, Savepoint: true, Mode: job.ExactlyOnce},
+		{Kind: record.Barrier, Checkpoint: 3, Savepoint: true, Stop: true, Mode: job.AtLeastOnce},
 		{Kind: record.Barrier, Checkpoint: 1 << 60, Final: true, Mode: job.AtLeastOnce, Committed: 1<<60 - 1, Started: 1_700_000_000_000_000_000},
 		{Kind: record.CancelBarrier, Checkpoint: 7},
 		{Kind: record.EndOfData},

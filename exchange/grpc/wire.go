@@ -180,15 +180,22 @@ func (m *message) take() mem.BufferSlice {
 }
 
 // Flags of a control entry.
-const controlFinal = 1
+const (
+	controlFinal = 1 << iota
+	controlFull
+	controlSavepoint
+	controlStop
+)
 
 // modes are the checkpoint modes by their number on the wire.
 var modes = [...]job.Mode{"", job.ExactlyOnce, job.AtLeastOnce, job.Off}
 
 func appendControl(dst []byte, c record.Control) []byte {
 	flags, mode := byte(0), byte(0)
-	if c.Final {
-		flags |= controlFinal
+	for flag, set := range map[byte]bool{controlFinal: c.Final, controlFull: c.Full, controlSavepoint: c.Savepoint, controlStop: c.Stop} {
+		if set {
+			flags |= flag
+		}
 	}
 	for i, m := range modes {
 		if m == c.Mode {
@@ -317,6 +324,7 @@ func (e *entries) channel() job.Channel {
 func (e *entries) control() record.Control {
 	kind, flags, mode := e.byte(), e.byte(), e.byte()
 	c := record.Control{Kind: record.ControlKind(kind), Final: flags&controlFinal != 0}
+	c.Full, c.Savepoint, c.Stop = flags&controlFull != 0, flags&controlSavepoint != 0, flags&controlStop != 0
 	c.Checkpoint = job.CheckpointID(e.uvarint())
 	c.Committed = job.CheckpointID(e.uvarint())
 	c.Started = e.varint()

@@ -1766,8 +1766,12 @@ func (x *CancelJobResponse) GetJob() *Job {
 }
 
 type TriggerCheckpointRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// It builds on no other checkpoint.
+	Full bool `protobuf:"varint,2,opt,name=full,proto3" json:"full,omitempty"`
+	// It builds on another checkpoint; refused when the job's setting is off.
+	Incremental   bool `protobuf:"varint,3,opt,name=incremental,proto3" json:"incremental,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1809,6 +1813,407 @@ func (x *TriggerCheckpointRequest) GetJob() string {
 	return ""
 }
 
+func (x *TriggerCheckpointRequest) GetFull() bool {
+	if x != nil {
+		return x.Full
+	}
+	return false
+}
+
+func (x *TriggerCheckpointRequest) GetIncremental() bool {
+	if x != nil {
+		return x.Incremental
+	}
+	return false
+}
+
+// A savepoint that was taken.
+type Savepoint struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Of its folder.
+	Url string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
+	// Id of the job, and its name.
+	Job  string `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`
+	Name string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	// That was taken with it.
+	Checkpoint uint64                 `protobuf:"varint,5,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	Taken      *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=taken,proto3" json:"taken,omitempty"`
+	Bytes      int64                  `protobuf:"varint,7,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// The job ended with it.
+	Stopped       bool `protobuf:"varint,8,opt,name=stopped,proto3" json:"stopped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Savepoint) Reset() {
+	*x = Savepoint{}
+	mi := &file_cairn_v1_jobs_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Savepoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Savepoint) ProtoMessage() {}
+
+func (x *Savepoint) ProtoReflect() protoreflect.Message {
+	mi := &file_cairn_v1_jobs_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Savepoint.ProtoReflect.Descriptor instead.
+func (*Savepoint) Descriptor() ([]byte, []int) {
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Savepoint) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Savepoint) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *Savepoint) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *Savepoint) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Savepoint) GetCheckpoint() uint64 {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return 0
+}
+
+func (x *Savepoint) GetTaken() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Taken
+	}
+	return nil
+}
+
+func (x *Savepoint) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Savepoint) GetStopped() bool {
+	if x != nil {
+		return x.Stopped
+	}
+	return false
+}
+
+type TakeSavepointRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// URL of the folder; empty: the cluster's place for savepoints.
+	To            string `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	Stop          bool   `protobuf:"varint,3,opt,name=stop,proto3" json:"stop,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakeSavepointRequest) Reset() {
+	*x = TakeSavepointRequest{}
+	mi := &file_cairn_v1_jobs_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakeSavepointRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakeSavepointRequest) ProtoMessage() {}
+
+func (x *TakeSavepointRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cairn_v1_jobs_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakeSavepointRequest.ProtoReflect.Descriptor instead.
+func (*TakeSavepointRequest) Descriptor() ([]byte, []int) {
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *TakeSavepointRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *TakeSavepointRequest) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *TakeSavepointRequest) GetStop() bool {
+	if x != nil {
+		return x.Stop
+	}
+	return false
+}
+
+type TakeSavepointResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Savepoint     *Savepoint             `protobuf:"bytes,1,opt,name=savepoint,proto3" json:"savepoint,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakeSavepointResponse) Reset() {
+	*x = TakeSavepointResponse{}
+	mi := &file_cairn_v1_jobs_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakeSavepointResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakeSavepointResponse) ProtoMessage() {}
+
+func (x *TakeSavepointResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cairn_v1_jobs_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakeSavepointResponse.ProtoReflect.Descriptor instead.
+func (*TakeSavepointResponse) Descriptor() ([]byte, []int) {
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *TakeSavepointResponse) GetSavepoint() *Savepoint {
+	if x != nil {
+		return x.Savepoint
+	}
+	return nil
+}
+
+type ListSavepointsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: all jobs.
+	Job           string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSavepointsRequest) Reset() {
+	*x = ListSavepointsRequest{}
+	mi := &file_cairn_v1_jobs_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSavepointsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSavepointsRequest) ProtoMessage() {}
+
+func (x *ListSavepointsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cairn_v1_jobs_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSavepointsRequest.ProtoReflect.Descriptor instead.
+func (*ListSavepointsRequest) Descriptor() ([]byte, []int) {
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ListSavepointsRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+type ListSavepointsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Savepoints    []*Savepoint           `protobuf:"bytes,1,rep,name=savepoints,proto3" json:"savepoints,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSavepointsResponse) Reset() {
+	*x = ListSavepointsResponse{}
+	mi := &file_cairn_v1_jobs_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSavepointsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSavepointsResponse) ProtoMessage() {}
+
+func (x *ListSavepointsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cairn_v1_jobs_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSavepointsResponse.ProtoReflect.Descriptor instead.
+func (*ListSavepointsResponse) Descriptor() ([]byte, []int) {
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ListSavepointsResponse) GetSavepoints() []*Savepoint {
+	if x != nil {
+		return x.Savepoints
+	}
+	return nil
+}
+
+type DeleteSavepointRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteSavepointRequest) Reset() {
+	*x = DeleteSavepointRequest{}
+	mi := &file_cairn_v1_jobs_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteSavepointRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteSavepointRequest) ProtoMessage() {}
+
+func (x *DeleteSavepointRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cairn_v1_jobs_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteSavepointRequest.ProtoReflect.Descriptor instead.
+func (*DeleteSavepointRequest) Descriptor() ([]byte, []int) {
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *DeleteSavepointRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type DeleteSavepointResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Savepoint     *Savepoint             `protobuf:"bytes,1,opt,name=savepoint,proto3" json:"savepoint,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteSavepointResponse) Reset() {
+	*x = DeleteSavepointResponse{}
+	mi := &file_cairn_v1_jobs_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteSavepointResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteSavepointResponse) ProtoMessage() {}
+
+func (x *DeleteSavepointResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cairn_v1_jobs_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteSavepointResponse.ProtoReflect.Descriptor instead.
+func (*DeleteSavepointResponse) Descriptor() ([]byte, []int) {
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *DeleteSavepointResponse) GetSavepoint() *Savepoint {
+	if x != nil {
+		return x.Savepoint
+	}
+	return nil
+}
+
 type TriggerCheckpointResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Checkpoint    *Checkpoint            `protobuf:"bytes,1,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
@@ -1818,7 +2223,7 @@ type TriggerCheckpointResponse struct {
 
 func (x *TriggerCheckpointResponse) Reset() {
 	*x = TriggerCheckpointResponse{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[23]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1830,7 +2235,7 @@ func (x *TriggerCheckpointResponse) String() string {
 func (*TriggerCheckpointResponse) ProtoMessage() {}
 
 func (x *TriggerCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[23]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1843,7 +2248,7 @@ func (x *TriggerCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*TriggerCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{23}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TriggerCheckpointResponse) GetCheckpoint() *Checkpoint {
@@ -1862,7 +2267,7 @@ type ListCheckpointsRequest struct {
 
 func (x *ListCheckpointsRequest) Reset() {
 	*x = ListCheckpointsRequest{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[24]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1874,7 +2279,7 @@ func (x *ListCheckpointsRequest) String() string {
 func (*ListCheckpointsRequest) ProtoMessage() {}
 
 func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[24]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1887,7 +2292,7 @@ func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsRequest.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsRequest) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{24}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListCheckpointsRequest) GetJob() string {
@@ -1906,7 +2311,7 @@ type ListCheckpointsResponse struct {
 
 func (x *ListCheckpointsResponse) Reset() {
 	*x = ListCheckpointsResponse{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[25]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1918,7 +2323,7 @@ func (x *ListCheckpointsResponse) String() string {
 func (*ListCheckpointsResponse) ProtoMessage() {}
 
 func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[25]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1931,7 +2336,7 @@ func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsResponse.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsResponse) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{25}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListCheckpointsResponse) GetCheckpoints() []*Checkpoint {
@@ -1952,7 +2357,7 @@ type GetCheckpointRequest struct {
 
 func (x *GetCheckpointRequest) Reset() {
 	*x = GetCheckpointRequest{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[26]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1964,7 +2369,7 @@ func (x *GetCheckpointRequest) String() string {
 func (*GetCheckpointRequest) ProtoMessage() {}
 
 func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[26]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1977,7 +2382,7 @@ func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*GetCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{26}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GetCheckpointRequest) GetJob() string {
@@ -2007,7 +2412,7 @@ type GetCheckpointResponse struct {
 
 func (x *GetCheckpointResponse) Reset() {
 	*x = GetCheckpointResponse{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[27]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2019,7 +2424,7 @@ func (x *GetCheckpointResponse) String() string {
 func (*GetCheckpointResponse) ProtoMessage() {}
 
 func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[27]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2032,7 +2437,7 @@ func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*GetCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{27}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GetCheckpointResponse) GetCheckpoint() *Checkpoint {
@@ -2064,7 +2469,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[28]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2076,7 +2481,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[28]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2089,7 +2494,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{28}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{35}
 }
 
 type ListNodesResponse struct {
@@ -2101,7 +2506,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[29]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2113,7 +2518,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[29]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2126,7 +2531,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{29}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -2144,7 +2549,7 @@ type GetVersionRequest struct {
 
 func (x *GetVersionRequest) Reset() {
 	*x = GetVersionRequest{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[30]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2156,7 +2561,7 @@ func (x *GetVersionRequest) String() string {
 func (*GetVersionRequest) ProtoMessage() {}
 
 func (x *GetVersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[30]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2169,7 +2574,7 @@ func (x *GetVersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetVersionRequest.ProtoReflect.Descriptor instead.
 func (*GetVersionRequest) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{30}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{37}
 }
 
 type GetVersionResponse struct {
@@ -2189,7 +2594,7 @@ type GetVersionResponse struct {
 
 func (x *GetVersionResponse) Reset() {
 	*x = GetVersionResponse{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[31]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2201,7 +2606,7 @@ func (x *GetVersionResponse) String() string {
 func (*GetVersionResponse) ProtoMessage() {}
 
 func (x *GetVersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[31]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2214,7 +2619,7 @@ func (x *GetVersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetVersionResponse.ProtoReflect.Descriptor instead.
 func (*GetVersionResponse) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{31}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetVersionResponse) GetVersion() string {
@@ -2270,7 +2675,7 @@ type NotLeader struct {
 
 func (x *NotLeader) Reset() {
 	*x = NotLeader{}
-	mi := &file_cairn_v1_jobs_proto_msgTypes[32]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2282,7 +2687,7 @@ func (x *NotLeader) String() string {
 func (*NotLeader) ProtoMessage() {}
 
 func (x *NotLeader) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_jobs_proto_msgTypes[32]
+	mi := &file_cairn_v1_jobs_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2295,7 +2700,7 @@ func (x *NotLeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotLeader.ProtoReflect.Descriptor instead.
 func (*NotLeader) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{32}
+	return file_cairn_v1_jobs_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *NotLeader) GetLeader() string {
@@ -2446,9 +2851,38 @@ const file_cairn_v1_jobs_proto_rawDesc = "" +
 	"\x10CancelJobRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\"4\n" +
 	"\x11CancelJobResponse\x12\x1f\n" +
-	"\x03job\x18\x01 \x01(\v2\r.cairn.v1.JobR\x03job\",\n" +
+	"\x03job\x18\x01 \x01(\v2\r.cairn.v1.JobR\x03job\"b\n" +
 	"\x18TriggerCheckpointRequest\x12\x10\n" +
-	"\x03job\x18\x01 \x01(\tR\x03job\"Q\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
+	"\x04full\x18\x02 \x01(\bR\x04full\x12 \n" +
+	"\vincremental\x18\x03 \x01(\bR\vincremental\"\xd5\x01\n" +
+	"\tSavepoint\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
+	"\x03url\x18\x02 \x01(\tR\x03url\x12\x10\n" +
+	"\x03job\x18\x03 \x01(\tR\x03job\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x12\x1e\n" +
+	"\n" +
+	"checkpoint\x18\x05 \x01(\x04R\n" +
+	"checkpoint\x120\n" +
+	"\x05taken\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05taken\x12\x14\n" +
+	"\x05bytes\x18\a \x01(\x03R\x05bytes\x12\x18\n" +
+	"\astopped\x18\b \x01(\bR\astopped\"L\n" +
+	"\x14TakeSavepointRequest\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\tR\x02to\x12\x12\n" +
+	"\x04stop\x18\x03 \x01(\bR\x04stop\"J\n" +
+	"\x15TakeSavepointResponse\x121\n" +
+	"\tsavepoint\x18\x01 \x01(\v2\x13.cairn.v1.SavepointR\tsavepoint\")\n" +
+	"\x15ListSavepointsRequest\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\"M\n" +
+	"\x16ListSavepointsResponse\x123\n" +
+	"\n" +
+	"savepoints\x18\x01 \x03(\v2\x13.cairn.v1.SavepointR\n" +
+	"savepoints\"(\n" +
+	"\x16DeleteSavepointRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"L\n" +
+	"\x17DeleteSavepointResponse\x121\n" +
+	"\tsavepoint\x18\x01 \x01(\v2\x13.cairn.v1.SavepointR\tsavepoint\"Q\n" +
 	"\x19TriggerCheckpointResponse\x124\n" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\v2\x14.cairn.v1.CheckpointR\n" +
@@ -2501,7 +2935,7 @@ const file_cairn_v1_jobs_proto_rawDesc = "" +
 	"\x1cCHECKPOINT_STATE_IN_PROGRESS\x10\x01\x12\x1e\n" +
 	"\x1aCHECKPOINT_STATE_COMPLETED\x10\x02\x12\x1b\n" +
 	"\x17CHECKPOINT_STATE_FAILED\x10\x03\x12\x1d\n" +
-	"\x19CHECKPOINT_STATE_SUBSUMED\x10\x042\xf4\x05\n" +
+	"\x19CHECKPOINT_STATE_SUBSUMED\x10\x042\xf3\a\n" +
 	"\n" +
 	"JobService\x12D\n" +
 	"\tSubmitJob\x12\x1a.cairn.v1.SubmitJobRequest\x1a\x1b.cairn.v1.SubmitJobResponse\x12A\n" +
@@ -2509,7 +2943,10 @@ const file_cairn_v1_jobs_proto_rawDesc = "" +
 	"\x06GetJob\x12\x17.cairn.v1.GetJobRequest\x1a\x18.cairn.v1.GetJobResponse\x12C\n" +
 	"\bWatchJob\x12\x19.cairn.v1.WatchJobRequest\x1a\x1a.cairn.v1.WatchJobResponse0\x01\x12D\n" +
 	"\tCancelJob\x12\x1a.cairn.v1.CancelJobRequest\x1a\x1b.cairn.v1.CancelJobResponse\x12\\\n" +
-	"\x11TriggerCheckpoint\x12\".cairn.v1.TriggerCheckpointRequest\x1a#.cairn.v1.TriggerCheckpointResponse\x12V\n" +
+	"\x11TriggerCheckpoint\x12\".cairn.v1.TriggerCheckpointRequest\x1a#.cairn.v1.TriggerCheckpointResponse\x12P\n" +
+	"\rTakeSavepoint\x12\x1e.cairn.v1.TakeSavepointRequest\x1a\x1f.cairn.v1.TakeSavepointResponse\x12S\n" +
+	"\x0eListSavepoints\x12\x1f.cairn.v1.ListSavepointsRequest\x1a .cairn.v1.ListSavepointsResponse\x12V\n" +
+	"\x0fDeleteSavepoint\x12 .cairn.v1.DeleteSavepointRequest\x1a!.cairn.v1.DeleteSavepointResponse\x12V\n" +
 	"\x0fListCheckpoints\x12 .cairn.v1.ListCheckpointsRequest\x1a!.cairn.v1.ListCheckpointsResponse\x12P\n" +
 	"\rGetCheckpoint\x12\x1e.cairn.v1.GetCheckpointRequest\x1a\x1f.cairn.v1.GetCheckpointResponse\x12D\n" +
 	"\tListNodes\x12\x1a.cairn.v1.ListNodesRequest\x1a\x1b.cairn.v1.ListNodesResponse\x12G\n" +
@@ -2529,7 +2966,7 @@ func file_cairn_v1_jobs_proto_rawDescGZIP() []byte {
 }
 
 var file_cairn_v1_jobs_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_cairn_v1_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_cairn_v1_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_cairn_v1_jobs_proto_goTypes = []any{
 	(JobState)(0),                     // 0: cairn.v1.JobState
 	(CheckpointState)(0),              // 1: cairn.v1.CheckpointState
@@ -2556,103 +2993,120 @@ var file_cairn_v1_jobs_proto_goTypes = []any{
 	(*CancelJobRequest)(nil),          // 22: cairn.v1.CancelJobRequest
 	(*CancelJobResponse)(nil),         // 23: cairn.v1.CancelJobResponse
 	(*TriggerCheckpointRequest)(nil),  // 24: cairn.v1.TriggerCheckpointRequest
-	(*TriggerCheckpointResponse)(nil), // 25: cairn.v1.TriggerCheckpointResponse
-	(*ListCheckpointsRequest)(nil),    // 26: cairn.v1.ListCheckpointsRequest
-	(*ListCheckpointsResponse)(nil),   // 27: cairn.v1.ListCheckpointsResponse
-	(*GetCheckpointRequest)(nil),      // 28: cairn.v1.GetCheckpointRequest
-	(*GetCheckpointResponse)(nil),     // 29: cairn.v1.GetCheckpointResponse
-	(*ListNodesRequest)(nil),          // 30: cairn.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),         // 31: cairn.v1.ListNodesResponse
-	(*GetVersionRequest)(nil),         // 32: cairn.v1.GetVersionRequest
-	(*GetVersionResponse)(nil),        // 33: cairn.v1.GetVersionResponse
-	(*NotLeader)(nil),                 // 34: cairn.v1.NotLeader
-	nil,                               // 35: cairn.v1.Job.CountersEntry
-	nil,                               // 36: cairn.v1.TaskStatus.CountersEntry
-	nil,                               // 37: cairn.v1.Adaptation.RenameEntry
-	(*timestamppb.Timestamp)(nil),     // 38: google.protobuf.Timestamp
-	(*Failure)(nil),                   // 39: cairn.v1.Failure
-	(*Task)(nil),                      // 40: cairn.v1.Task
-	(TaskState)(0),                    // 41: cairn.v1.TaskState
-	(*Spec)(nil),                      // 42: cairn.v1.Spec
-	(*HotKeys)(nil),                   // 43: cairn.v1.HotKeys
-	(*durationpb.Duration)(nil),       // 44: google.protobuf.Duration
-	(CheckpointMode)(0),               // 45: cairn.v1.CheckpointMode
-	(*CheckpointStats)(nil),           // 46: cairn.v1.CheckpointStats
-	(*WorkerInfo)(nil),                // 47: cairn.v1.WorkerInfo
+	(*Savepoint)(nil),                 // 25: cairn.v1.Savepoint
+	(*TakeSavepointRequest)(nil),      // 26: cairn.v1.TakeSavepointRequest
+	(*TakeSavepointResponse)(nil),     // 27: cairn.v1.TakeSavepointResponse
+	(*ListSavepointsRequest)(nil),     // 28: cairn.v1.ListSavepointsRequest
+	(*ListSavepointsResponse)(nil),    // 29: cairn.v1.ListSavepointsResponse
+	(*DeleteSavepointRequest)(nil),    // 30: cairn.v1.DeleteSavepointRequest
+	(*DeleteSavepointResponse)(nil),   // 31: cairn.v1.DeleteSavepointResponse
+	(*TriggerCheckpointResponse)(nil), // 32: cairn.v1.TriggerCheckpointResponse
+	(*ListCheckpointsRequest)(nil),    // 33: cairn.v1.ListCheckpointsRequest
+	(*ListCheckpointsResponse)(nil),   // 34: cairn.v1.ListCheckpointsResponse
+	(*GetCheckpointRequest)(nil),      // 35: cairn.v1.GetCheckpointRequest
+	(*GetCheckpointResponse)(nil),     // 36: cairn.v1.GetCheckpointResponse
+	(*ListNodesRequest)(nil),          // 37: cairn.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),         // 38: cairn.v1.ListNodesResponse
+	(*GetVersionRequest)(nil),         // 39: cairn.v1.GetVersionRequest
+	(*GetVersionResponse)(nil),        // 40: cairn.v1.GetVersionResponse
+	(*NotLeader)(nil),                 // 41: cairn.v1.NotLeader
+	nil,                               // 42: cairn.v1.Job.CountersEntry
+	nil,                               // 43: cairn.v1.TaskStatus.CountersEntry
+	nil,                               // 44: cairn.v1.Adaptation.RenameEntry
+	(*timestamppb.Timestamp)(nil),     // 45: google.protobuf.Timestamp
+	(*Failure)(nil),                   // 46: cairn.v1.Failure
+	(*Task)(nil),                      // 47: cairn.v1.Task
+	(TaskState)(0),                    // 48: cairn.v1.TaskState
+	(*Spec)(nil),                      // 49: cairn.v1.Spec
+	(*HotKeys)(nil),                   // 50: cairn.v1.HotKeys
+	(*durationpb.Duration)(nil),       // 51: google.protobuf.Duration
+	(CheckpointMode)(0),               // 52: cairn.v1.CheckpointMode
+	(*CheckpointStats)(nil),           // 53: cairn.v1.CheckpointStats
+	(*WorkerInfo)(nil),                // 54: cairn.v1.WorkerInfo
 }
 var file_cairn_v1_jobs_proto_depIdxs = []int32{
 	0,  // 0: cairn.v1.Job.state:type_name -> cairn.v1.JobState
-	38, // 1: cairn.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	38, // 2: cairn.v1.Job.started:type_name -> google.protobuf.Timestamp
-	38, // 3: cairn.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	38, // 4: cairn.v1.Job.checkpointed:type_name -> google.protobuf.Timestamp
-	39, // 5: cairn.v1.Job.failure:type_name -> cairn.v1.Failure
-	35, // 6: cairn.v1.Job.counters:type_name -> cairn.v1.Job.CountersEntry
+	45, // 1: cairn.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	45, // 2: cairn.v1.Job.started:type_name -> google.protobuf.Timestamp
+	45, // 3: cairn.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	45, // 4: cairn.v1.Job.checkpointed:type_name -> google.protobuf.Timestamp
+	46, // 5: cairn.v1.Job.failure:type_name -> cairn.v1.Failure
+	42, // 6: cairn.v1.Job.counters:type_name -> cairn.v1.Job.CountersEntry
 	4,  // 7: cairn.v1.Vertex.tasks:type_name -> cairn.v1.TaskStatus
-	40, // 8: cairn.v1.TaskStatus.task:type_name -> cairn.v1.Task
-	41, // 9: cairn.v1.TaskStatus.state:type_name -> cairn.v1.TaskState
-	36, // 10: cairn.v1.TaskStatus.counters:type_name -> cairn.v1.TaskStatus.CountersEntry
-	38, // 11: cairn.v1.JobEvent.time:type_name -> google.protobuf.Timestamp
+	47, // 8: cairn.v1.TaskStatus.task:type_name -> cairn.v1.Task
+	48, // 9: cairn.v1.TaskStatus.state:type_name -> cairn.v1.TaskState
+	43, // 10: cairn.v1.TaskStatus.counters:type_name -> cairn.v1.TaskStatus.CountersEntry
+	45, // 11: cairn.v1.JobEvent.time:type_name -> google.protobuf.Timestamp
 	2,  // 12: cairn.v1.JobDetail.job:type_name -> cairn.v1.Job
-	42, // 13: cairn.v1.JobDetail.spec:type_name -> cairn.v1.Spec
+	49, // 13: cairn.v1.JobDetail.spec:type_name -> cairn.v1.Spec
 	3,  // 14: cairn.v1.JobDetail.vertices:type_name -> cairn.v1.Vertex
 	5,  // 15: cairn.v1.JobDetail.events:type_name -> cairn.v1.JobEvent
 	7,  // 16: cairn.v1.JobDetail.progress:type_name -> cairn.v1.Progress
-	43, // 17: cairn.v1.JobDetail.hot_keys:type_name -> cairn.v1.HotKeys
+	50, // 17: cairn.v1.JobDetail.hot_keys:type_name -> cairn.v1.HotKeys
 	8,  // 18: cairn.v1.Progress.incidents:type_name -> cairn.v1.Incident
 	9,  // 19: cairn.v1.Progress.last_checkpoint:type_name -> cairn.v1.Checkpoint
-	38, // 20: cairn.v1.Progress.running_since:type_name -> google.protobuf.Timestamp
-	38, // 21: cairn.v1.Incident.time:type_name -> google.protobuf.Timestamp
-	39, // 22: cairn.v1.Incident.failure:type_name -> cairn.v1.Failure
-	44, // 23: cairn.v1.Incident.recovery:type_name -> google.protobuf.Duration
+	45, // 20: cairn.v1.Progress.running_since:type_name -> google.protobuf.Timestamp
+	45, // 21: cairn.v1.Incident.time:type_name -> google.protobuf.Timestamp
+	46, // 22: cairn.v1.Incident.failure:type_name -> cairn.v1.Failure
+	51, // 23: cairn.v1.Incident.recovery:type_name -> google.protobuf.Duration
 	1,  // 24: cairn.v1.Checkpoint.state:type_name -> cairn.v1.CheckpointState
-	45, // 25: cairn.v1.Checkpoint.mode:type_name -> cairn.v1.CheckpointMode
-	38, // 26: cairn.v1.Checkpoint.triggered:type_name -> google.protobuf.Timestamp
-	44, // 27: cairn.v1.Checkpoint.duration:type_name -> google.protobuf.Duration
-	40, // 28: cairn.v1.TaskCheckpoint.task:type_name -> cairn.v1.Task
-	46, // 29: cairn.v1.TaskCheckpoint.stats:type_name -> cairn.v1.CheckpointStats
-	47, // 30: cairn.v1.Node.worker:type_name -> cairn.v1.WorkerInfo
-	38, // 31: cairn.v1.Node.connected:type_name -> google.protobuf.Timestamp
-	38, // 32: cairn.v1.Node.heartbeat:type_name -> google.protobuf.Timestamp
-	42, // 33: cairn.v1.SubmitJobRequest.spec:type_name -> cairn.v1.Spec
+	52, // 25: cairn.v1.Checkpoint.mode:type_name -> cairn.v1.CheckpointMode
+	45, // 26: cairn.v1.Checkpoint.triggered:type_name -> google.protobuf.Timestamp
+	51, // 27: cairn.v1.Checkpoint.duration:type_name -> google.protobuf.Duration
+	47, // 28: cairn.v1.TaskCheckpoint.task:type_name -> cairn.v1.Task
+	53, // 29: cairn.v1.TaskCheckpoint.stats:type_name -> cairn.v1.CheckpointStats
+	54, // 30: cairn.v1.Node.worker:type_name -> cairn.v1.WorkerInfo
+	45, // 31: cairn.v1.Node.connected:type_name -> google.protobuf.Timestamp
+	45, // 32: cairn.v1.Node.heartbeat:type_name -> google.protobuf.Timestamp
+	49, // 33: cairn.v1.SubmitJobRequest.spec:type_name -> cairn.v1.Spec
 	14, // 34: cairn.v1.SubmitJobRequest.adaptation:type_name -> cairn.v1.Adaptation
-	37, // 35: cairn.v1.Adaptation.rename:type_name -> cairn.v1.Adaptation.RenameEntry
+	44, // 35: cairn.v1.Adaptation.rename:type_name -> cairn.v1.Adaptation.RenameEntry
 	2,  // 36: cairn.v1.SubmitJobResponse.job:type_name -> cairn.v1.Job
 	2,  // 37: cairn.v1.ListJobsResponse.jobs:type_name -> cairn.v1.Job
 	6,  // 38: cairn.v1.GetJobResponse.job:type_name -> cairn.v1.JobDetail
 	6,  // 39: cairn.v1.WatchJobResponse.job:type_name -> cairn.v1.JobDetail
 	2,  // 40: cairn.v1.CancelJobResponse.job:type_name -> cairn.v1.Job
-	9,  // 41: cairn.v1.TriggerCheckpointResponse.checkpoint:type_name -> cairn.v1.Checkpoint
-	9,  // 42: cairn.v1.ListCheckpointsResponse.checkpoints:type_name -> cairn.v1.Checkpoint
-	9,  // 43: cairn.v1.GetCheckpointResponse.checkpoint:type_name -> cairn.v1.Checkpoint
-	10, // 44: cairn.v1.GetCheckpointResponse.tasks:type_name -> cairn.v1.TaskCheckpoint
-	11, // 45: cairn.v1.GetCheckpointResponse.operators:type_name -> cairn.v1.OperatorCheckpoint
-	12, // 46: cairn.v1.ListNodesResponse.nodes:type_name -> cairn.v1.Node
-	13, // 47: cairn.v1.JobService.SubmitJob:input_type -> cairn.v1.SubmitJobRequest
-	16, // 48: cairn.v1.JobService.ListJobs:input_type -> cairn.v1.ListJobsRequest
-	18, // 49: cairn.v1.JobService.GetJob:input_type -> cairn.v1.GetJobRequest
-	20, // 50: cairn.v1.JobService.WatchJob:input_type -> cairn.v1.WatchJobRequest
-	22, // 51: cairn.v1.JobService.CancelJob:input_type -> cairn.v1.CancelJobRequest
-	24, // 52: cairn.v1.JobService.TriggerCheckpoint:input_type -> cairn.v1.TriggerCheckpointRequest
-	26, // 53: cairn.v1.JobService.ListCheckpoints:input_type -> cairn.v1.ListCheckpointsRequest
-	28, // 54: cairn.v1.JobService.GetCheckpoint:input_type -> cairn.v1.GetCheckpointRequest
-	30, // 55: cairn.v1.JobService.ListNodes:input_type -> cairn.v1.ListNodesRequest
-	32, // 56: cairn.v1.JobService.GetVersion:input_type -> cairn.v1.GetVersionRequest
-	15, // 57: cairn.v1.JobService.SubmitJob:output_type -> cairn.v1.SubmitJobResponse
-	17, // 58: cairn.v1.JobService.ListJobs:output_type -> cairn.v1.ListJobsResponse
-	19, // 59: cairn.v1.JobService.GetJob:output_type -> cairn.v1.GetJobResponse
-	21, // 60: cairn.v1.JobService.WatchJob:output_type -> cairn.v1.WatchJobResponse
-	23, // 61: cairn.v1.JobService.CancelJob:output_type -> cairn.v1.CancelJobResponse
-	25, // 62: cairn.v1.JobService.TriggerCheckpoint:output_type -> cairn.v1.TriggerCheckpointResponse
-	27, // 63: cairn.v1.JobService.ListCheckpoints:output_type -> cairn.v1.ListCheckpointsResponse
-	29, // 64: cairn.v1.JobService.GetCheckpoint:output_type -> cairn.v1.GetCheckpointResponse
-	31, // 65: cairn.v1.JobService.ListNodes:output_type -> cairn.v1.ListNodesResponse
-	33, // 66: cairn.v1.JobService.GetVersion:output_type -> cairn.v1.GetVersionResponse
-	57, // [57:67] is the sub-list for method output_type
-	47, // [47:57] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	45, // 41: cairn.v1.Savepoint.taken:type_name -> google.protobuf.Timestamp
+	25, // 42: cairn.v1.TakeSavepointResponse.savepoint:type_name -> cairn.v1.Savepoint
+	25, // 43: cairn.v1.ListSavepointsResponse.savepoints:type_name -> cairn.v1.Savepoint
+	25, // 44: cairn.v1.DeleteSavepointResponse.savepoint:type_name -> cairn.v1.Savepoint
+	9,  // 45: cairn.v1.TriggerCheckpointResponse.checkpoint:type_name -> cairn.v1.Checkpoint
+	9,  // 46: cairn.v1.ListCheckpointsResponse.checkpoints:type_name -> cairn.v1.Checkpoint
+	9,  // 47: cairn.v1.GetCheckpointResponse.checkpoint:type_name -> cairn.v1.Checkpoint
+	10, // 48: cairn.v1.GetCheckpointResponse.tasks:type_name -> cairn.v1.TaskCheckpoint
+	11, // 49: cairn.v1.GetCheckpointResponse.operators:type_name -> cairn.v1.OperatorCheckpoint
+	12, // 50: cairn.v1.ListNodesResponse.nodes:type_name -> cairn.v1.Node
+	13, // 51: cairn.v1.JobService.SubmitJob:input_type -> cairn.v1.SubmitJobRequest
+	16, // 52: cairn.v1.JobService.ListJobs:input_type -> cairn.v1.ListJobsRequest
+	18, // 53: cairn.v1.JobService.GetJob:input_type -> cairn.v1.GetJobRequest
+	20, // 54: cairn.v1.JobService.WatchJob:input_type -> cairn.v1.WatchJobRequest
+	22, // 55: cairn.v1.JobService.CancelJob:input_type -> cairn.v1.CancelJobRequest
+	24, // 56: cairn.v1.JobService.TriggerCheckpoint:input_type -> cairn.v1.TriggerCheckpointRequest
+	26, // 57: cairn.v1.JobService.TakeSavepoint:input_type -> cairn.v1.TakeSavepointRequest
+	28, // 58: cairn.v1.JobService.ListSavepoints:input_type -> cairn.v1.ListSavepointsRequest
+	30, // 59: cairn.v1.JobService.DeleteSavepoint:input_type -> cairn.v1.DeleteSavepointRequest
+	33, // 60: cairn.v1.JobService.ListCheckpoints:input_type -> cairn.v1.ListCheckpointsRequest
+	35, // 61: cairn.v1.JobService.GetCheckpoint:input_type -> cairn.v1.GetCheckpointRequest
+	37, // 62: cairn.v1.JobService.ListNodes:input_type -> cairn.v1.ListNodesRequest
+	39, // 63: cairn.v1.JobService.GetVersion:input_type -> cairn.v1.GetVersionRequest
+	15, // 64: cairn.v1.JobService.SubmitJob:output_type -> cairn.v1.SubmitJobResponse
+	17, // 65: cairn.v1.JobService.ListJobs:output_type -> cairn.v1.ListJobsResponse
+	19, // 66: cairn.v1.JobService.GetJob:output_type -> cairn.v1.GetJobResponse
+	21, // 67: cairn.v1.JobService.WatchJob:output_type -> cairn.v1.WatchJobResponse
+	23, // 68: cairn.v1.JobService.CancelJob:output_type -> cairn.v1.CancelJobResponse
+	32, // 69: cairn.v1.JobService.TriggerCheckpoint:output_type -> cairn.v1.TriggerCheckpointResponse
+	27, // 70: cairn.v1.JobService.TakeSavepoint:output_type -> cairn.v1.TakeSavepointResponse
+	29, // 71: cairn.v1.JobService.ListSavepoints:output_type -> cairn.v1.ListSavepointsResponse
+	31, // 72: cairn.v1.JobService.DeleteSavepoint:output_type -> cairn.v1.DeleteSavepointResponse
+	34, // 73: cairn.v1.JobService.ListCheckpoints:output_type -> cairn.v1.ListCheckpointsResponse
+	36, // 74: cairn.v1.JobService.GetCheckpoint:output_type -> cairn.v1.GetCheckpointResponse
+	38, // 75: cairn.v1.JobService.ListNodes:output_type -> cairn.v1.ListNodesResponse
+	40, // 76: cairn.v1.JobService.GetVersion:output_type -> cairn.v1.GetVersionResponse
+	64, // [64:77] is the sub-list for method output_type
+	51, // [51:64] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_cairn_v1_jobs_proto_init() }
@@ -2669,7 +3123,7 @@ func file_cairn_v1_jobs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cairn_v1_jobs_proto_rawDesc), len(file_cairn_v1_jobs_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   36,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -27,6 +27,9 @@ const (
 	JobService_WatchJob_FullMethodName          = "/cairn.v1.JobService/WatchJob"
 	JobService_CancelJob_FullMethodName         = "/cairn.v1.JobService/CancelJob"
 	JobService_TriggerCheckpoint_FullMethodName = "/cairn.v1.JobService/TriggerCheckpoint"
+	JobService_TakeSavepoint_FullMethodName     = "/cairn.v1.JobService/TakeSavepoint"
+	JobService_ListSavepoints_FullMethodName    = "/cairn.v1.JobService/ListSavepoints"
+	JobService_DeleteSavepoint_FullMethodName   = "/cairn.v1.JobService/DeleteSavepoint"
 	JobService_ListCheckpoints_FullMethodName   = "/cairn.v1.JobService/ListCheckpoints"
 	JobService_GetCheckpoint_FullMethodName     = "/cairn.v1.JobService/GetCheckpoint"
 	JobService_ListNodes_FullMethodName         = "/cairn.v1.JobService/ListNodes"
@@ -56,6 +59,12 @@ type JobServiceClient interface {
 	CancelJob(ctx context.Context, in *CancelJobRequest, opts ...grpc.CallOption) (*CancelJobResponse, error)
 	// Starts a checkpoint and waits for its end.
 	TriggerCheckpoint(ctx context.Context, in *TriggerCheckpointRequest, opts ...grpc.CallOption) (*TriggerCheckpointResponse, error)
+	// Takes a savepoint and waits for it; with stop the job ends with it.
+	TakeSavepoint(ctx context.Context, in *TakeSavepointRequest, opts ...grpc.CallOption) (*TakeSavepointResponse, error)
+	// Lists the savepoints that were taken, of a job or of all, newest first.
+	ListSavepoints(ctx context.Context, in *ListSavepointsRequest, opts ...grpc.CallOption) (*ListSavepointsResponse, error)
+	// Deletes a savepoint, objects and all.
+	DeleteSavepoint(ctx context.Context, in *DeleteSavepointRequest, opts ...grpc.CallOption) (*DeleteSavepointResponse, error)
 	// Lists what is known of a job's checkpoints, newest first.
 	ListCheckpoints(ctx context.Context, in *ListCheckpointsRequest, opts ...grpc.CallOption) (*ListCheckpointsResponse, error)
 	GetCheckpoint(ctx context.Context, in *GetCheckpointRequest, opts ...grpc.CallOption) (*GetCheckpointResponse, error)
@@ -142,6 +151,36 @@ func (c *jobServiceClient) TriggerCheckpoint(ctx context.Context, in *TriggerChe
 	return out, nil
 }
 
+func (c *jobServiceClient) TakeSavepoint(ctx context.Context, in *TakeSavepointRequest, opts ...grpc.CallOption) (*TakeSavepointResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TakeSavepointResponse)
+	err := c.cc.Invoke(ctx, JobService_TakeSavepoint_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) ListSavepoints(ctx context.Context, in *ListSavepointsRequest, opts ...grpc.CallOption) (*ListSavepointsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListSavepointsResponse)
+	err := c.cc.Invoke(ctx, JobService_ListSavepoints_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobServiceClient) DeleteSavepoint(ctx context.Context, in *DeleteSavepointRequest, opts ...grpc.CallOption) (*DeleteSavepointResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteSavepointResponse)
+	err := c.cc.Invoke(ctx, JobService_DeleteSavepoint_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *jobServiceClient) ListCheckpoints(ctx context.Context, in *ListCheckpointsRequest, opts ...grpc.CallOption) (*ListCheckpointsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListCheckpointsResponse)
@@ -205,6 +244,12 @@ type JobServiceServer interface {
 	CancelJob(context.Context, *CancelJobRequest) (*CancelJobResponse, error)
 	// Starts a checkpoint and waits for its end.
 	TriggerCheckpoint(context.Context, *TriggerCheckpointRequest) (*TriggerCheckpointResponse, error)
+	// Takes a savepoint and waits for it; with stop the job ends with it.
+	TakeSavepoint(context.Context, *TakeSavepointRequest) (*TakeSavepointResponse, error)
+	// Lists the savepoints that were taken, of a job or of all, newest first.
+	ListSavepoints(context.Context, *ListSavepointsRequest) (*ListSavepointsResponse, error)
+	// Deletes a savepoint, objects and all.
+	DeleteSavepoint(context.Context, *DeleteSavepointRequest) (*DeleteSavepointResponse, error)
 	// Lists what is known of a job's checkpoints, newest first.
 	ListCheckpoints(context.Context, *ListCheckpointsRequest) (*ListCheckpointsResponse, error)
 	GetCheckpoint(context.Context, *GetCheckpointRequest) (*GetCheckpointResponse, error)
@@ -239,6 +284,15 @@ func (UnimplementedJobServiceServer) CancelJob(context.Context, *CancelJobReques
 }
 func (UnimplementedJobServiceServer) TriggerCheckpoint(context.Context, *TriggerCheckpointRequest) (*TriggerCheckpointResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method TriggerCheckpoint not implemented")
+}
+func (UnimplementedJobServiceServer) TakeSavepoint(context.Context, *TakeSavepointRequest) (*TakeSavepointResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method TakeSavepoint not implemented")
+}
+func (UnimplementedJobServiceServer) ListSavepoints(context.Context, *ListSavepointsRequest) (*ListSavepointsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListSavepoints not implemented")
+}
+func (UnimplementedJobServiceServer) DeleteSavepoint(context.Context, *DeleteSavepointRequest) (*DeleteSavepointResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteSavepoint not implemented")
 }
 func (UnimplementedJobServiceServer) ListCheckpoints(context.Context, *ListCheckpointsRequest) (*ListCheckpointsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListCheckpoints not implemented")
@@ -374,6 +428,60 @@ func _JobService_TriggerCheckpoint_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
+func _JobService_TakeSavepoint_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TakeSavepointRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).TakeSavepoint(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_TakeSavepoint_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).TakeSavepoint(ctx, req.(*TakeSavepointRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_ListSavepoints_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSavepointsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).ListSavepoints(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_ListSavepoints_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).ListSavepoints(ctx, req.(*ListSavepointsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JobService_DeleteSavepoint_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteSavepointRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).DeleteSavepoint(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_DeleteSavepoint_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).DeleteSavepoint(ctx, req.(*DeleteSavepointRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _JobService_ListCheckpoints_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListCheckpointsRequest)
 	if err := dec(in); err != nil {
@@ -472,6 +580,18 @@ var JobService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "TriggerCheckpoint",
 			Handler:    _JobService_TriggerCheckpoint_Handler,
+		},
+		{
+			MethodName: "TakeSavepoint",
+			Handler:    _JobService_TakeSavepoint_Handler,
+		},
+		{
+			MethodName: "ListSavepoints",
+			Handler:    _JobService_ListSavepoints_Handler,
+		},
+		{
+			MethodName: "DeleteSavepoint",
+			Handler:    _JobService_DeleteSavepoint_Handler,
 		},
 		{
 			MethodName: "ListCheckpoints",

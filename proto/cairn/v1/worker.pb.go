@@ -882,8 +882,14 @@ type Trigger struct {
 	Final bool    `protobuf:"varint,3,opt,name=final,proto3" json:"final,omitempty"`
 	To    []*Task `protobuf:"bytes,4,rep,name=to,proto3" json:"to,omitempty"`
 	// The newest checkpoint known to be committed.
-	Committed     uint64         `protobuf:"varint,5,opt,name=committed,proto3" json:"committed,omitempty"`
-	Mode          CheckpointMode `protobuf:"varint,6,opt,name=mode,proto3,enum=cairn.v1.CheckpointMode" json:"mode,omitempty"`
+	Committed uint64         `protobuf:"varint,5,opt,name=committed,proto3" json:"committed,omitempty"`
+	Mode      CheckpointMode `protobuf:"varint,6,opt,name=mode,proto3,enum=cairn.v1.CheckpointMode" json:"mode,omitempty"`
+	// It builds on nothing.
+	Full bool `protobuf:"varint,7,opt,name=full,proto3" json:"full,omitempty"`
+	// Where every task writes all of its state once more; then the message goes to all TaskManagers of the attempt.
+	Savepoint *SavepointTarget `protobuf:"bytes,8,opt,name=savepoint,proto3" json:"savepoint,omitempty"`
+	// Tasks do nothing behind the barrier, and close when it has committed.
+	Stop          bool `protobuf:"varint,9,opt,name=stop,proto3" json:"stop,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -960,6 +966,82 @@ func (x *Trigger) GetMode() CheckpointMode {
 	return CheckpointMode_CHECKPOINT_MODE_UNSPECIFIED
 }
 
+func (x *Trigger) GetFull() bool {
+	if x != nil {
+		return x.Full
+	}
+	return false
+}
+
+func (x *Trigger) GetSavepoint() *SavepointTarget {
+	if x != nil {
+		return x.Savepoint
+	}
+	return nil
+}
+
+func (x *Trigger) GetStop() bool {
+	if x != nil {
+		return x.Stop
+	}
+	return false
+}
+
+// The folder that a savepoint goes to.
+type SavepointTarget struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// URL of the store; empty for the cluster's.
+	Store string `protobuf:"bytes,1,opt,name=store,proto3" json:"store,omitempty"`
+	// Key in it, which is before the names of all objects.
+	Folder        string `protobuf:"bytes,2,opt,name=folder,proto3" json:"folder,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SavepointTarget) Reset() {
+	*x = SavepointTarget{}
+	mi := &file_cairn_v1_worker_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SavepointTarget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SavepointTarget) ProtoMessage() {}
+
+func (x *SavepointTarget) ProtoReflect() protoreflect.Message {
+	mi := &file_cairn_v1_worker_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SavepointTarget.ProtoReflect.Descriptor instead.
+func (*SavepointTarget) Descriptor() ([]byte, []int) {
+	return file_cairn_v1_worker_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *SavepointTarget) GetStore() string {
+	if x != nil {
+		return x.Store
+	}
+	return ""
+}
+
+func (x *SavepointTarget) GetFolder() string {
+	if x != nil {
+		return x.Folder
+	}
+	return ""
+}
+
 // Every checkpoint up to up_to that was not aborted is durable: sinks commit.
 type Complete struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -971,7 +1053,7 @@ type Complete struct {
 
 func (x *Complete) Reset() {
 	*x = Complete{}
-	mi := &file_cairn_v1_worker_proto_msgTypes[10]
+	mi := &file_cairn_v1_worker_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -983,7 +1065,7 @@ func (x *Complete) String() string {
 func (*Complete) ProtoMessage() {}
 
 func (x *Complete) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_worker_proto_msgTypes[10]
+	mi := &file_cairn_v1_worker_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -996,7 +1078,7 @@ func (x *Complete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Complete.ProtoReflect.Descriptor instead.
 func (*Complete) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_worker_proto_rawDescGZIP(), []int{10}
+	return file_cairn_v1_worker_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Complete) GetRun() *Run {
@@ -1025,7 +1107,7 @@ type Abort struct {
 
 func (x *Abort) Reset() {
 	*x = Abort{}
-	mi := &file_cairn_v1_worker_proto_msgTypes[11]
+	mi := &file_cairn_v1_worker_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1037,7 +1119,7 @@ func (x *Abort) String() string {
 func (*Abort) ProtoMessage() {}
 
 func (x *Abort) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_worker_proto_msgTypes[11]
+	mi := &file_cairn_v1_worker_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1050,7 +1132,7 @@ func (x *Abort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Abort.ProtoReflect.Descriptor instead.
 func (*Abort) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_worker_proto_rawDescGZIP(), []int{11}
+	return file_cairn_v1_worker_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Abort) GetRun() *Run {
@@ -1085,7 +1167,7 @@ type ReadersDone struct {
 
 func (x *ReadersDone) Reset() {
 	*x = ReadersDone{}
-	mi := &file_cairn_v1_worker_proto_msgTypes[12]
+	mi := &file_cairn_v1_worker_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1097,7 +1179,7 @@ func (x *ReadersDone) String() string {
 func (*ReadersDone) ProtoMessage() {}
 
 func (x *ReadersDone) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_worker_proto_msgTypes[12]
+	mi := &file_cairn_v1_worker_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1110,7 +1192,7 @@ func (x *ReadersDone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadersDone.ProtoReflect.Descriptor instead.
 func (*ReadersDone) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_worker_proto_rawDescGZIP(), []int{12}
+	return file_cairn_v1_worker_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReadersDone) GetRun() *Run {
@@ -1137,7 +1219,7 @@ type Finish struct {
 
 func (x *Finish) Reset() {
 	*x = Finish{}
-	mi := &file_cairn_v1_worker_proto_msgTypes[13]
+	mi := &file_cairn_v1_worker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1149,7 +1231,7 @@ func (x *Finish) String() string {
 func (*Finish) ProtoMessage() {}
 
 func (x *Finish) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_worker_proto_msgTypes[13]
+	mi := &file_cairn_v1_worker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1162,7 +1244,7 @@ func (x *Finish) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finish.ProtoReflect.Descriptor instead.
 func (*Finish) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_worker_proto_rawDescGZIP(), []int{13}
+	return file_cairn_v1_worker_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Finish) GetRun() *Run {
@@ -1185,7 +1267,7 @@ type Deliver struct {
 
 func (x *Deliver) Reset() {
 	*x = Deliver{}
-	mi := &file_cairn_v1_worker_proto_msgTypes[14]
+	mi := &file_cairn_v1_worker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1197,7 +1279,7 @@ func (x *Deliver) String() string {
 func (*Deliver) ProtoMessage() {}
 
 func (x *Deliver) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_worker_proto_msgTypes[14]
+	mi := &file_cairn_v1_worker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1210,7 +1292,7 @@ func (x *Deliver) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deliver.ProtoReflect.Descriptor instead.
 func (*Deliver) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_worker_proto_rawDescGZIP(), []int{14}
+	return file_cairn_v1_worker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Deliver) GetRun() *Run {
@@ -1255,7 +1337,7 @@ type TaskChanged struct {
 
 func (x *TaskChanged) Reset() {
 	*x = TaskChanged{}
-	mi := &file_cairn_v1_worker_proto_msgTypes[15]
+	mi := &file_cairn_v1_worker_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1267,7 +1349,7 @@ func (x *TaskChanged) String() string {
 func (*TaskChanged) ProtoMessage() {}
 
 func (x *TaskChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_worker_proto_msgTypes[15]
+	mi := &file_cairn_v1_worker_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1280,7 +1362,7 @@ func (x *TaskChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskChanged.ProtoReflect.Descriptor instead.
 func (*TaskChanged) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_worker_proto_rawDescGZIP(), []int{15}
+	return file_cairn_v1_worker_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TaskChanged) GetRun() *Run {
@@ -1318,15 +1400,17 @@ type Ack struct {
 	Task       *Task                  `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
 	Checkpoint uint64                 `protobuf:"varint,3,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
 	// By operator of the task's chain.
-	Operators     map[string]*SubtaskSnapshot `protobuf:"bytes,4,rep,name=operators,proto3" json:"operators,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Stats         *CheckpointStats            `protobuf:"bytes,5,opt,name=stats,proto3" json:"stats,omitempty"`
+	Operators map[string]*SubtaskSnapshot `protobuf:"bytes,4,rep,name=operators,proto3" json:"operators,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Stats     *CheckpointStats            `protobuf:"bytes,5,opt,name=stats,proto3" json:"stats,omitempty"`
+	// The same for the savepoint that is taken with it.
+	Savepoint     map[string]*SubtaskSnapshot `protobuf:"bytes,6,rep,name=savepoint,proto3" json:"savepoint,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_cairn_v1_worker_proto_msgTypes[16]
+	mi := &file_cairn_v1_worker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1338,7 +1422,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_worker_proto_msgTypes[16]
+	mi := &file_cairn_v1_worker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1351,7 +1435,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_worker_proto_rawDescGZIP(), []int{16}
+	return file_cairn_v1_worker_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Ack) GetRun() *Run {
@@ -1389,6 +1473,13 @@ func (x *Ack) GetStats() *CheckpointStats {
 	return nil
 }
 
+func (x *Ack) GetSavepoint() map[string]*SubtaskSnapshot {
+	if x != nil {
+		return x.Savepoint
+	}
+	return nil
+}
+
 // A task cannot take part in a checkpoint.
 type Decline struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1402,7 +1493,7 @@ type Decline struct {
 
 func (x *Decline) Reset() {
 	*x = Decline{}
-	mi := &file_cairn_v1_worker_proto_msgTypes[17]
+	mi := &file_cairn_v1_worker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1414,7 +1505,7 @@ func (x *Decline) String() string {
 func (*Decline) ProtoMessage() {}
 
 func (x *Decline) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_worker_proto_msgTypes[17]
+	mi := &file_cairn_v1_worker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1427,7 +1518,7 @@ func (x *Decline) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decline.ProtoReflect.Descriptor instead.
 func (*Decline) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_worker_proto_rawDescGZIP(), []int{17}
+	return file_cairn_v1_worker_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Decline) GetRun() *Run {
@@ -1471,7 +1562,7 @@ type Mail struct {
 
 func (x *Mail) Reset() {
 	*x = Mail{}
-	mi := &file_cairn_v1_worker_proto_msgTypes[18]
+	mi := &file_cairn_v1_worker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1483,7 +1574,7 @@ func (x *Mail) String() string {
 func (*Mail) ProtoMessage() {}
 
 func (x *Mail) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_worker_proto_msgTypes[18]
+	mi := &file_cairn_v1_worker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1496,7 +1587,7 @@ func (x *Mail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mail.ProtoReflect.Descriptor instead.
 func (*Mail) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_worker_proto_rawDescGZIP(), []int{18}
+	return file_cairn_v1_worker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Mail) GetRun() *Run {
@@ -1540,7 +1631,7 @@ type Counters struct {
 
 func (x *Counters) Reset() {
 	*x = Counters{}
-	mi := &file_cairn_v1_worker_proto_msgTypes[19]
+	mi := &file_cairn_v1_worker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1552,7 +1643,7 @@ func (x *Counters) String() string {
 func (*Counters) ProtoMessage() {}
 
 func (x *Counters) ProtoReflect() protoreflect.Message {
-	mi := &file_cairn_v1_worker_proto_msgTypes[19]
+	mi := &file_cairn_v1_worker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1565,7 +1656,7 @@ func (x *Counters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counters.ProtoReflect.Descriptor instead.
 func (*Counters) Descriptor() ([]byte, []int) {
-	return file_cairn_v1_worker_proto_rawDescGZIP(), []int{19}
+	return file_cairn_v1_worker_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Counters) GetRun() *Run {
@@ -1656,7 +1747,7 @@ const file_cairn_v1_worker_proto_rawDesc = "" +
 	"\x05Start\x12\x1f\n" +
 	"\x03run\x18\x01 \x01(\v2\r.cairn.v1.RunR\x03run\")\n" +
 	"\x06Cancel\x12\x1f\n" +
-	"\x03run\x18\x01 \x01(\v2\r.cairn.v1.RunR\x03run\"\xcc\x01\n" +
+	"\x03run\x18\x01 \x01(\v2\r.cairn.v1.RunR\x03run\"\xad\x02\n" +
 	"\aTrigger\x12\x1f\n" +
 	"\x03run\x18\x01 \x01(\v2\r.cairn.v1.RunR\x03run\x12\x1e\n" +
 	"\n" +
@@ -1665,7 +1756,13 @@ const file_cairn_v1_worker_proto_rawDesc = "" +
 	"\x05final\x18\x03 \x01(\bR\x05final\x12\x1e\n" +
 	"\x02to\x18\x04 \x03(\v2\x0e.cairn.v1.TaskR\x02to\x12\x1c\n" +
 	"\tcommitted\x18\x05 \x01(\x04R\tcommitted\x12,\n" +
-	"\x04mode\x18\x06 \x01(\x0e2\x18.cairn.v1.CheckpointModeR\x04mode\"@\n" +
+	"\x04mode\x18\x06 \x01(\x0e2\x18.cairn.v1.CheckpointModeR\x04mode\x12\x12\n" +
+	"\x04full\x18\a \x01(\bR\x04full\x127\n" +
+	"\tsavepoint\x18\b \x01(\v2\x19.cairn.v1.SavepointTargetR\tsavepoint\x12\x12\n" +
+	"\x04stop\x18\t \x01(\bR\x04stop\"?\n" +
+	"\x0fSavepointTarget\x12\x14\n" +
+	"\x05store\x18\x01 \x01(\tR\x05store\x12\x16\n" +
+	"\x06folder\x18\x02 \x01(\tR\x06folder\"@\n" +
 	"\bComplete\x12\x1f\n" +
 	"\x03run\x18\x01 \x01(\v2\r.cairn.v1.RunR\x03run\x12\x13\n" +
 	"\x05up_to\x18\x02 \x01(\x04R\x04upTo\"`\n" +
@@ -1689,7 +1786,7 @@ const file_cairn_v1_worker_proto_rawDesc = "" +
 	"\x03run\x18\x01 \x01(\v2\r.cairn.v1.RunR\x03run\x12\"\n" +
 	"\x04task\x18\x02 \x01(\v2\x0e.cairn.v1.TaskR\x04task\x12)\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x13.cairn.v1.TaskStateR\x05state\x12+\n" +
-	"\afailure\x18\x04 \x01(\v2\x11.cairn.v1.FailureR\afailure\"\xb0\x02\n" +
+	"\afailure\x18\x04 \x01(\v2\x11.cairn.v1.FailureR\afailure\"\xc5\x03\n" +
 	"\x03Ack\x12\x1f\n" +
 	"\x03run\x18\x01 \x01(\v2\r.cairn.v1.RunR\x03run\x12\"\n" +
 	"\x04task\x18\x02 \x01(\v2\x0e.cairn.v1.TaskR\x04task\x12\x1e\n" +
@@ -1697,8 +1794,12 @@ const file_cairn_v1_worker_proto_rawDesc = "" +
 	"checkpoint\x18\x03 \x01(\x04R\n" +
 	"checkpoint\x12:\n" +
 	"\toperators\x18\x04 \x03(\v2\x1c.cairn.v1.Ack.OperatorsEntryR\toperators\x12/\n" +
-	"\x05stats\x18\x05 \x01(\v2\x19.cairn.v1.CheckpointStatsR\x05stats\x1aW\n" +
+	"\x05stats\x18\x05 \x01(\v2\x19.cairn.v1.CheckpointStatsR\x05stats\x12:\n" +
+	"\tsavepoint\x18\x06 \x03(\v2\x1c.cairn.v1.Ack.SavepointEntryR\tsavepoint\x1aW\n" +
 	"\x0eOperatorsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
+	"\x05value\x18\x02 \x01(\v2\x19.cairn.v1.SubtaskSnapshotR\x05value:\x028\x01\x1aW\n" +
+	"\x0eSavepointEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\x05value\x18\x02 \x01(\v2\x19.cairn.v1.SubtaskSnapshotR\x05value:\x028\x01\"\x9b\x01\n" +
 	"\aDecline\x12\x1f\n" +
@@ -1736,7 +1837,7 @@ func file_cairn_v1_worker_proto_rawDescGZIP() []byte {
 	return file_cairn_v1_worker_proto_rawDescData
 }
 
-var file_cairn_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_cairn_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_cairn_v1_worker_proto_goTypes = []any{
 	(*SessionRequest)(nil),      // 0: cairn.v1.SessionRequest
 	(*SessionResponse)(nil),     // 1: cairn.v1.SessionResponse
@@ -1748,98 +1849,103 @@ var file_cairn_v1_worker_proto_goTypes = []any{
 	(*Start)(nil),               // 7: cairn.v1.Start
 	(*Cancel)(nil),              // 8: cairn.v1.Cancel
 	(*Trigger)(nil),             // 9: cairn.v1.Trigger
-	(*Complete)(nil),            // 10: cairn.v1.Complete
-	(*Abort)(nil),               // 11: cairn.v1.Abort
-	(*ReadersDone)(nil),         // 12: cairn.v1.ReadersDone
-	(*Finish)(nil),              // 13: cairn.v1.Finish
-	(*Deliver)(nil),             // 14: cairn.v1.Deliver
-	(*TaskChanged)(nil),         // 15: cairn.v1.TaskChanged
-	(*Ack)(nil),                 // 16: cairn.v1.Ack
-	(*Decline)(nil),             // 17: cairn.v1.Decline
-	(*Mail)(nil),                // 18: cairn.v1.Mail
-	(*Counters)(nil),            // 19: cairn.v1.Counters
-	nil,                         // 20: cairn.v1.Ack.OperatorsEntry
-	nil,                         // 21: cairn.v1.Counters.ValuesEntry
-	(*Program)(nil),             // 22: cairn.v1.Program
-	(*durationpb.Duration)(nil), // 23: google.protobuf.Duration
-	(*Run)(nil),                 // 24: cairn.v1.Run
-	(*Spec)(nil),                // 25: cairn.v1.Spec
-	(*Placement)(nil),           // 26: cairn.v1.Placement
-	(*Task)(nil),                // 27: cairn.v1.Task
-	(*Restore)(nil),             // 28: cairn.v1.Restore
-	(CheckpointMode)(0),         // 29: cairn.v1.CheckpointMode
-	(TaskState)(0),              // 30: cairn.v1.TaskState
-	(*Failure)(nil),             // 31: cairn.v1.Failure
-	(*CheckpointStats)(nil),     // 32: cairn.v1.CheckpointStats
-	(*HotKeys)(nil),             // 33: cairn.v1.HotKeys
-	(*SubtaskSnapshot)(nil),     // 34: cairn.v1.SubtaskSnapshot
+	(*SavepointTarget)(nil),     // 10: cairn.v1.SavepointTarget
+	(*Complete)(nil),            // 11: cairn.v1.Complete
+	(*Abort)(nil),               // 12: cairn.v1.Abort
+	(*ReadersDone)(nil),         // 13: cairn.v1.ReadersDone
+	(*Finish)(nil),              // 14: cairn.v1.Finish
+	(*Deliver)(nil),             // 15: cairn.v1.Deliver
+	(*TaskChanged)(nil),         // 16: cairn.v1.TaskChanged
+	(*Ack)(nil),                 // 17: cairn.v1.Ack
+	(*Decline)(nil),             // 18: cairn.v1.Decline
+	(*Mail)(nil),                // 19: cairn.v1.Mail
+	(*Counters)(nil),            // 20: cairn.v1.Counters
+	nil,                         // 21: cairn.v1.Ack.OperatorsEntry
+	nil,                         // 22: cairn.v1.Ack.SavepointEntry
+	nil,                         // 23: cairn.v1.Counters.ValuesEntry
+	(*Program)(nil),             // 24: cairn.v1.Program
+	(*durationpb.Duration)(nil), // 25: google.protobuf.Duration
+	(*Run)(nil),                 // 26: cairn.v1.Run
+	(*Spec)(nil),                // 27: cairn.v1.Spec
+	(*Placement)(nil),           // 28: cairn.v1.Placement
+	(*Task)(nil),                // 29: cairn.v1.Task
+	(*Restore)(nil),             // 30: cairn.v1.Restore
+	(CheckpointMode)(0),         // 31: cairn.v1.CheckpointMode
+	(TaskState)(0),              // 32: cairn.v1.TaskState
+	(*Failure)(nil),             // 33: cairn.v1.Failure
+	(*CheckpointStats)(nil),     // 34: cairn.v1.CheckpointStats
+	(*HotKeys)(nil),             // 35: cairn.v1.HotKeys
+	(*SubtaskSnapshot)(nil),     // 36: cairn.v1.SubtaskSnapshot
 }
 var file_cairn_v1_worker_proto_depIdxs = []int32{
 	2,  // 0: cairn.v1.SessionRequest.register:type_name -> cairn.v1.Register
 	5,  // 1: cairn.v1.SessionRequest.heartbeat:type_name -> cairn.v1.Heartbeat
-	15, // 2: cairn.v1.SessionRequest.task_changed:type_name -> cairn.v1.TaskChanged
-	16, // 3: cairn.v1.SessionRequest.ack:type_name -> cairn.v1.Ack
-	17, // 4: cairn.v1.SessionRequest.decline:type_name -> cairn.v1.Decline
-	18, // 5: cairn.v1.SessionRequest.mail:type_name -> cairn.v1.Mail
-	19, // 6: cairn.v1.SessionRequest.counters:type_name -> cairn.v1.Counters
+	16, // 2: cairn.v1.SessionRequest.task_changed:type_name -> cairn.v1.TaskChanged
+	17, // 3: cairn.v1.SessionRequest.ack:type_name -> cairn.v1.Ack
+	18, // 4: cairn.v1.SessionRequest.decline:type_name -> cairn.v1.Decline
+	19, // 5: cairn.v1.SessionRequest.mail:type_name -> cairn.v1.Mail
+	20, // 6: cairn.v1.SessionRequest.counters:type_name -> cairn.v1.Counters
 	4,  // 7: cairn.v1.SessionResponse.welcome:type_name -> cairn.v1.Welcome
 	5,  // 8: cairn.v1.SessionResponse.heartbeat:type_name -> cairn.v1.Heartbeat
 	6,  // 9: cairn.v1.SessionResponse.deploy:type_name -> cairn.v1.Deploy
 	7,  // 10: cairn.v1.SessionResponse.start:type_name -> cairn.v1.Start
 	8,  // 11: cairn.v1.SessionResponse.cancel:type_name -> cairn.v1.Cancel
 	9,  // 12: cairn.v1.SessionResponse.trigger:type_name -> cairn.v1.Trigger
-	10, // 13: cairn.v1.SessionResponse.complete:type_name -> cairn.v1.Complete
-	11, // 14: cairn.v1.SessionResponse.abort:type_name -> cairn.v1.Abort
-	12, // 15: cairn.v1.SessionResponse.readers_done:type_name -> cairn.v1.ReadersDone
-	13, // 16: cairn.v1.SessionResponse.finish:type_name -> cairn.v1.Finish
-	14, // 17: cairn.v1.SessionResponse.deliver:type_name -> cairn.v1.Deliver
+	11, // 13: cairn.v1.SessionResponse.complete:type_name -> cairn.v1.Complete
+	12, // 14: cairn.v1.SessionResponse.abort:type_name -> cairn.v1.Abort
+	13, // 15: cairn.v1.SessionResponse.readers_done:type_name -> cairn.v1.ReadersDone
+	14, // 16: cairn.v1.SessionResponse.finish:type_name -> cairn.v1.Finish
+	15, // 17: cairn.v1.SessionResponse.deliver:type_name -> cairn.v1.Deliver
 	3,  // 18: cairn.v1.Register.worker:type_name -> cairn.v1.WorkerInfo
-	22, // 19: cairn.v1.WorkerInfo.programs:type_name -> cairn.v1.Program
-	23, // 20: cairn.v1.Welcome.heartbeat:type_name -> google.protobuf.Duration
-	24, // 21: cairn.v1.Deploy.run:type_name -> cairn.v1.Run
-	25, // 22: cairn.v1.Deploy.spec:type_name -> cairn.v1.Spec
-	26, // 23: cairn.v1.Deploy.placements:type_name -> cairn.v1.Placement
-	27, // 24: cairn.v1.Deploy.tasks:type_name -> cairn.v1.Task
-	28, // 25: cairn.v1.Deploy.restore:type_name -> cairn.v1.Restore
-	24, // 26: cairn.v1.Start.run:type_name -> cairn.v1.Run
-	24, // 27: cairn.v1.Cancel.run:type_name -> cairn.v1.Run
-	24, // 28: cairn.v1.Trigger.run:type_name -> cairn.v1.Run
-	27, // 29: cairn.v1.Trigger.to:type_name -> cairn.v1.Task
-	29, // 30: cairn.v1.Trigger.mode:type_name -> cairn.v1.CheckpointMode
-	24, // 31: cairn.v1.Complete.run:type_name -> cairn.v1.Run
-	24, // 32: cairn.v1.Abort.run:type_name -> cairn.v1.Run
-	24, // 33: cairn.v1.ReadersDone.run:type_name -> cairn.v1.Run
-	27, // 34: cairn.v1.ReadersDone.task:type_name -> cairn.v1.Task
-	24, // 35: cairn.v1.Finish.run:type_name -> cairn.v1.Run
-	24, // 36: cairn.v1.Deliver.run:type_name -> cairn.v1.Run
-	27, // 37: cairn.v1.Deliver.to:type_name -> cairn.v1.Task
-	27, // 38: cairn.v1.Deliver.from:type_name -> cairn.v1.Task
-	24, // 39: cairn.v1.TaskChanged.run:type_name -> cairn.v1.Run
-	27, // 40: cairn.v1.TaskChanged.task:type_name -> cairn.v1.Task
-	30, // 41: cairn.v1.TaskChanged.state:type_name -> cairn.v1.TaskState
-	31, // 42: cairn.v1.TaskChanged.failure:type_name -> cairn.v1.Failure
-	24, // 43: cairn.v1.Ack.run:type_name -> cairn.v1.Run
-	27, // 44: cairn.v1.Ack.task:type_name -> cairn.v1.Task
-	20, // 45: cairn.v1.Ack.operators:type_name -> cairn.v1.Ack.OperatorsEntry
-	32, // 46: cairn.v1.Ack.stats:type_name -> cairn.v1.CheckpointStats
-	24, // 47: cairn.v1.Decline.run:type_name -> cairn.v1.Run
-	27, // 48: cairn.v1.Decline.task:type_name -> cairn.v1.Task
-	31, // 49: cairn.v1.Decline.failure:type_name -> cairn.v1.Failure
-	24, // 50: cairn.v1.Mail.run:type_name -> cairn.v1.Run
-	27, // 51: cairn.v1.Mail.from:type_name -> cairn.v1.Task
-	27, // 52: cairn.v1.Mail.to:type_name -> cairn.v1.Task
-	24, // 53: cairn.v1.Counters.run:type_name -> cairn.v1.Run
-	27, // 54: cairn.v1.Counters.task:type_name -> cairn.v1.Task
-	21, // 55: cairn.v1.Counters.values:type_name -> cairn.v1.Counters.ValuesEntry
-	33, // 56: cairn.v1.Counters.hot:type_name -> cairn.v1.HotKeys
-	34, // 57: cairn.v1.Ack.OperatorsEntry.value:type_name -> cairn.v1.SubtaskSnapshot
-	0,  // 58: cairn.v1.WorkerService.Session:input_type -> cairn.v1.SessionRequest
-	1,  // 59: cairn.v1.WorkerService.Session:output_type -> cairn.v1.SessionResponse
-	59, // [59:60] is the sub-list for method output_type
-	58, // [58:59] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	24, // 19: cairn.v1.WorkerInfo.programs:type_name -> cairn.v1.Program
+	25, // 20: cairn.v1.Welcome.heartbeat:type_name -> google.protobuf.Duration
+	26, // 21: cairn.v1.Deploy.run:type_name -> cairn.v1.Run
+	27, // 22: cairn.v1.Deploy.spec:type_name -> cairn.v1.Spec
+	28, // 23: cairn.v1.Deploy.placements:type_name -> cairn.v1.Placement
+	29, // 24: cairn.v1.Deploy.tasks:type_name -> cairn.v1.Task
+	30, // 25: cairn.v1.Deploy.restore:type_name -> cairn.v1.Restore
+	26, // 26: cairn.v1.Start.run:type_name -> cairn.v1.Run
+	26, // 27: cairn.v1.Cancel.run:type_name -> cairn.v1.Run
+	26, // 28: cairn.v1.Trigger.run:type_name -> cairn.v1.Run
+	29, // 29: cairn.v1.Trigger.to:type_name -> cairn.v1.Task
+	31, // 30: cairn.v1.Trigger.mode:type_name -> cairn.v1.CheckpointMode
+	10, // 31: cairn.v1.Trigger.savepoint:type_name -> cairn.v1.SavepointTarget
+	26, // 32: cairn.v1.Complete.run:type_name -> cairn.v1.Run
+	26, // 33: cairn.v1.Abort.run:type_name -> cairn.v1.Run
+	26, // 34: cairn.v1.ReadersDone.run:type_name -> cairn.v1.Run
+	29, // 35: cairn.v1.ReadersDone.task:type_name -> cairn.v1.Task
+	26, // 36: cairn.v1.Finish.run:type_name -> cairn.v1.Run
+	26, // 37: cairn.v1.Deliver.run:type_name -> cairn.v1.Run
+	29, // 38: cairn.v1.Deliver.to:type_name -> cairn.v1.Task
+	29, // 39: cairn.v1.Deliver.from:type_name -> cairn.v1.Task
+	26, // 40: cairn.v1.TaskChanged.run:type_name -> cairn.v1.Run
+	29, // 41: cairn.v1.TaskChanged.task:type_name -> cairn.v1.Task
+	32, // 42: cairn.v1.TaskChanged.state:type_name -> cairn.v1.TaskState
+	33, // 43: cairn.v1.TaskChanged.failure:type_name -> cairn.v1.Failure
+	26, // 44: cairn.v1.Ack.run:type_name -> cairn.v1.Run
+	29, // 45: cairn.v1.Ack.task:type_name -> cairn.v1.Task
+	21, // 46: cairn.v1.Ack.operators:type_name -> cairn.v1.Ack.OperatorsEntry
+	34, // 47: cairn.v1.Ack.stats:type_name -> cairn.v1.CheckpointStats
+	22, // 48: cairn.v1.Ack.savepoint:type_name -> cairn.v1.Ack.SavepointEntry
+	26, // 49: cairn.v1.Decline.run:type_name -> cairn.v1.Run
+	29, // 50: cairn.v1.Decline.task:type_name -> cairn.v1.Task
+	33, // 51: cairn.v1.Decline.failure:type_name -> cairn.v1.Failure
+	26, // 52: cairn.v1.Mail.run:type_name -> cairn.v1.Run
+	29, // 53: cairn.v1.Mail.from:type_name -> cairn.v1.Task
+	29, // 54: cairn.v1.Mail.to:type_name -> cairn.v1.Task
+	26, // 55: cairn.v1.Counters.run:type_name -> cairn.v1.Run
+	29, // 56: cairn.v1.Counters.task:type_name -> cairn.v1.Task
+	23, // 57: cairn.v1.Counters.values:type_name -> cairn.v1.Counters.ValuesEntry
+	35, // 58: cairn.v1.Counters.hot:type_name -> cairn.v1.HotKeys
+	36, // 59: cairn.v1.Ack.OperatorsEntry.value:type_name -> cairn.v1.SubtaskSnapshot
+	36, // 60: cairn.v1.Ack.SavepointEntry.value:type_name -> cairn.v1.SubtaskSnapshot
+	0,  // 61: cairn.v1.WorkerService.Session:input_type -> cairn.v1.SessionRequest
+	1,  // 62: cairn.v1.WorkerService.Session:output_type -> cairn.v1.SessionResponse
+	62, // [62:63] is the sub-list for method output_type
+	61, // [61:62] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_cairn_v1_worker_proto_init() }
@@ -1877,7 +1983,7 @@ func file_cairn_v1_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cairn_v1_worker_proto_rawDesc), len(file_cairn_v1_worker_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
