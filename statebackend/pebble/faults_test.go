@@ -3,6 +3,7 @@ package pebble_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -234,6 +235,15 @@ func TestFullDiskAtASpill(t *testing.T) {
 	}
 }
 
+// under is filepath.Glob below a folder of any name.
+func under(dir, pattern string) ([]string, error) {
+	names, err := fs.Glob(os.DirFS(dir), pattern)
+	for i, n := range names {
+		names[i] = filepath.Join(dir, n)
+	}
+	return names, err
+}
+
 // A restore takes copies on this machine, drops those that are damaged, and fetches what is missing.
 func TestLocalCopies(t *testing.T) {
 	local, o := filepath.Join(t.TempDir(), "a[b]*"), statetest.NewObjects()
@@ -256,11 +266,11 @@ func TestLocalCopies(t *testing.T) {
 	if err := c.b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	files, err := filepath.Glob(filepath.Join(local, "j1", "*", "*", "*", "*.sst"))
+	files, err := under(local, "j1/*/*/*/*.sst")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("copies are %v, %v", files, err)
 	}
-	dirs, _ := filepath.Glob(filepath.Join(local, "j1", "*", "*", "*"))
+	dirs, _ := under(local, "j1/*/*/*")
 	if len(dirs) > 2 {
 		t.Errorf("copies of %d snapshots are kept: %v", len(dirs), dirs)
 	}
