@@ -8,5 +8,7 @@
 //
 // Verify (verify.go) reads a snapshot to the last entry and lists what is wrong with it.
 //
+// Rehash (rehash.go) makes a savepoint of a snapshot, with another number of key groups or the same; it sorts by sort.go.
+//
 // Memory is bounded by the largest key group of a state, not by its size. Only Verify has goroutines, and waits for them.
 package stored

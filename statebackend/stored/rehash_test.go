@@ -189,6 +189,10 @@ func TestRehashedIsRestored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// With the same number it is what the backend wrote as a savepoint.
+	if a, b := segmentsOf(t, store, rehashed(t, store, store, key, "same", k, stored.RehashOptions{})), segmentsOf(t, store, key); a[0] != b[0] {
+		t.Errorf("segment is %s, the backend's is %s", a[0], b[0])
+	}
 	manifest := rehashed(t, store, store, key, "sp", to, stored.RehashOptions{Memory: 5000})
 	m, err := snapshot.LoadManifest(ctx, store, manifest)
 	if err != nil {
