@@ -71,7 +71,7 @@ e2e: tools-servers build ## whole clusters: real processes, real etcd, real S3 g
 	CAIRN_REQUIRE_SERVERS=1 CAIRN_BIN=$(CURDIR)/bin $(STATIC) $(GO) test -v -vet=off -tags e2e -count=1 -timeout $(E2E_TIMEOUT) $(TESTFLAGS) ./test/e2e/...
 
 .PHONY: demo
-demo: ## the guided job on real data: runs, loses a TaskManager, recovers, checks the answer
+demo: ## the guided job on real data: runs, loses a TaskManager, recovers, is rescaled, checks the answer
 	@mkdir -p bin
 	$(STATIC) $(GO) build -ldflags '-s -w -X $(MODULE)/cli.Version=$(VERSION)' -o bin/ ./cmd/cairn
 	./bin/cairn demo $(DEMOFLAGS)

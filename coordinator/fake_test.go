@@ -47,6 +47,7 @@ type world struct {
 	workers map[job.WorkerID]*fakeWorker
 	tasks   map[job.Task]job.WorkerID // Of the newest deployment.
 	run     job.Run
+	deaf    bool              // Completes do not arrive.
 	stopAt  job.CheckpointID  // Behind whose barrier the tasks wait.
 	ended   map[job.Task]bool // At the end of their data.
 	silent  map[job.Task]bool // Do not acknowledge.
@@ -243,6 +244,9 @@ func (f *fakeWorker) handle(c job.Command) {
 			w.stopAt = 0
 		}
 	case job.Complete:
+		if w.deaf {
+			return
+		}
 		w.each(f, c.Run, func(t job.Task) {
 			if len(w.ended) > 0 && w.ended[t] && t.Vertex != "enum" || w.stopAt > 0 && w.stopAt == c.UpTo {
 				delete(w.tasks, t)

@@ -122,6 +122,7 @@ func (c *Coordinator) awaitStop(ctx context.Context, e *entry, s Savepoint) erro
 		}
 		switch {
 		case j.State == JobFinished:
+			c.cleanedUp(ctx, e)
 			return nil
 		case j.State.Ended(), j.State == JobRestarting, j.State == JobFailing, j.Attempt > first:
 			why := j.Reason
@@ -136,6 +137,20 @@ func (c *Coordinator) awaitStop(ctx context.Context, e *entry, s Savepoint) erro
 		case <-c.done:
 			return errStopped()
 		case <-changed:
+		}
+	}
+}
+
+// cleanedUp waits a little for what a job that has ended still deletes: until then its name cannot be submitted again.
+func (c *Coordinator) cleanedUp(ctx context.Context, e *entry) {
+	const patience, step = 10 * time.Second, 10 * time.Millisecond
+	for waited := time.Duration(0); waited < patience && !e.mail.isClosed(); waited += step {
+		select {
+		case <-ctx.Done():
+			return // It has ended, all the same.
+		case <-c.done:
+			return
+		case <-time.After(step):
 		}
 	}
 }

@@ -216,13 +216,54 @@ func TestStop(t *testing.T) {
 		if have, want := w.bytesBelow(snapshot.JobPrefix(cluster, first.Job.ID)), w.referenced(first.Job.ID); len(have) != len(want) {
 			t.Errorf("objects %v, referenced %v", slices.Sorted(maps.Keys(have)), want)
 		}
-		w.failOver()
-		again := w.submit(Submission{Spec: spec("j", nil)})
+		again := w.submit(Submission{Spec: spec("j", map[string]string{"parallelism": "2"})}) // At once.
 		if again.Job.ID != first.Job.ID || again.ResumedFrom != s.Checkpoint || !strings.Contains(again.Notes[0], "stopped with a savepoint") {
 			t.Errorf("%+v", again)
 		}
 		w.want("j", JobRunning)
 	})
+}
+
+// The leader dies, or a task fails, when a stop has committed and the tasks have not closed: the job runs on from there, with the next
+// attempt, and the savepoint is good.
+func TestStopInterrupted(t *testing.T) {
+	for name, f := range map[string]func(*world){
+		"new leader":  func(w *world) { w.failOver() },
+		"task failed": func(w *world) { w.fail(job.Task{Vertex: "sum", Subtask: 1}, job.ClassUser) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.submit(Submission{Spec: spec("j", nil)})
+				w.sleep(11 * time.Second)
+				w.mu.Lock()
+				w.deaf = true
+				w.mu.Unlock()
+				wait := w.taking("j", SavepointOptions{Stop: true})
+				f(w)
+				w.mu.Lock()
+				w.deaf = false
+				w.mu.Unlock()
+				if s, err := wait(); err == nil {
+					t.Errorf("%+v", s)
+				}
+				w.sleep(time.Second)
+				list, err := w.c.ListSavepoints(bg, "j")
+				if err != nil || len(list) != 1 || list[0].Checkpoint != 2 {
+					t.Fatalf("on record: %+v %v", list, err)
+				}
+				if d := w.want("j", JobRunning); d.Restored != 2 || d.Job.Attempt != 2 {
+					t.Errorf("%+v from %d", d.Job, d.Restored)
+				}
+				if n := len(w.notes()); n > 0 {
+					t.Errorf("%d notes", n)
+				}
+				if _, err := w.taking("j", SavepointOptions{Stop: true})(); err != nil {
+					t.Error(err)
+				}
+				w.want("j", JobFinished)
+			})
+		})
+	}
 }
 
 func TestTriggerKinds(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,6 +28,7 @@ const (
 	demoRecords     = 20000
 	demoInterval    = time.Second
 	demoKillAfter   = demoRecords * 2 / 5
+	demoRescale     = demoRecords * 7 / 10 // Then the job is stopped, and goes on with twice the parallelism.
 	demoMarker      = ".cairn-demo"
 	demoTimeout     = 3 * time.Minute
 	demoStopTimeout = 20 * time.Second
@@ -35,7 +37,7 @@ const (
 func demoCommand(a *cli.App) *cobra.Command {
 	dir := "demo-out"
 	return a.Simple(&cobra.Command{
-		Use: "demo", Short: "runs a job on real flight data, kills a TaskManager under it, and proves the answer",
+		Use: "demo", Short: "runs a job on real flight data, kills a TaskManager under it, rescales it, and proves the answer",
 	}, map[string]cli.Text{"dir": {Value: &dir, Arg: "DIR", Usage: "directory of the demo, emptied at the start (default demo-out)"}},
 		func(ctx context.Context) error { return runDemo(ctx, dir, a.Stderr, a.Stdout) })
 }
@@ -50,6 +52,8 @@ type demo struct {
 	client   *rpc.Client
 	started  time.Time
 	killed   time.Time
+	stopped  *coordinator.JobDetail // As it was before it was rescaled.
+	moved    time.Duration          // From the wish to stop until every task ran again.
 	reported map[string]bool
 }
 
@@ -146,7 +150,7 @@ func (d *demo) run(ctx context.Context) (string, error) {
 	}
 	defer func() { _ = d.client.Close() }()
 	output := filepath.Join(d.dir, "output")
-	spec, err := demoSpec(input, output)
+	spec, err := demoSpec(input, output, demoFiles/2)
 	if err != nil {
 		return "", err
 	}
@@ -156,13 +160,60 @@ func (d *demo) run(ctx context.Context) (string, error) {
 	}
 	d.say("job %s: %s, parallelism %d, a checkpoint every %v, exactly once", sub.Job.ID, spec.Name, spec.Settings.Parallelism, demoInterval)
 	last, err := d.watch(ctx, string(sub.Job.ID))
+	if errors.Is(err, errRescale) {
+		before := last
+		d.stopped = &before
+		if err = d.rescale(ctx, string(sub.Job.ID), input, output); err == nil {
+			last, err = d.watch(ctx, string(sub.Job.ID))
+		}
+	}
 	if err != nil {
 		return "", err
 	}
 	return d.prove(last, output)
 }
 
-func demoSpec(input, output string) (job.Spec, error) {
+// errRescale ends watching for a while.
+var errRescale = errors.New("it is time to rescale")
+
+// rescale stops the job with a savepoint and lets it go on, under its own id, with as many subtasks as there are slots.
+func (d *demo) rescale(ctx context.Context, id, input, output string) error {
+	began := time.Now()
+	s, err := d.client.TakeSavepoint(ctx, id, coordinator.SavepointOptions{Stop: true})
+	if err != nil {
+		return fmt.Errorf("stop the job: %w", err)
+	}
+	d.say("stopped with a savepoint: %s", s.URL)
+	spec, err := demoSpec(input, output, demoFiles)
+	if err != nil {
+		return err
+	}
+	sub, err := d.client.Submit(ctx, coordinator.Submission{Spec: spec})
+	switch {
+	case err != nil:
+		return fmt.Errorf("go on with another parallelism: %w", err)
+	case string(sub.Job.ID) != id || sub.ResumedFrom != s.Checkpoint:
+		return fmt.Errorf("the job does not go on from the savepoint's checkpoint %d: it is %s, from %d", s.Checkpoint, sub.Job.ID, sub.ResumedFrom)
+	}
+	for {
+		j, err := d.client.Get(ctx, id)
+		switch {
+		case err != nil:
+			return err
+		case !j.Progress.RunningSince.IsZero() || j.Job.State.Ended():
+			d.moved = time.Since(began)
+			d.say("parallelism %d -> %d: every task runs again, from checkpoint %d, after %v", demoFiles/2, demoFiles, uint64(j.Restored), d.moved.Round(time.Millisecond))
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func demoSpec(input, output string, parallelism int) (job.Spec, error) {
 	p := cairn.NewPrograms(programs()...)
 	spec := job.Spec{
 		Name: flightsProgram, Program: flightsProgram, Version: p.List()[0].Version,
@@ -173,7 +224,7 @@ func demoSpec(input, output string) (job.Spec, error) {
 		return spec, err
 	}
 	spec.Graph, spec.Settings = bp.Graph, job.DefaultSettings()
-	spec.Settings.Parallelism, spec.Settings.CheckpointInterval = demoFiles, demoInterval
+	spec.Settings.Parallelism, spec.Settings.CheckpointInterval = parallelism, demoInterval
 	return spec, spec.Validate()
 }
 
@@ -194,7 +245,10 @@ func (d *demo) watch(ctx context.Context, id string) (last coordinator.JobDetail
 			}
 		}
 		if d.killed.IsZero() && read >= demoKillAfter && j.Progress.CheckpointsCompleted >= 2 {
-			victim := d.tms[1]
+			victim, err := d.busy(ctx, j)
+			if err != nil {
+				return err
+			}
 			d.killed = time.Now()
 			victim.Kill()
 			d.say("kill -9 of %s (pid %d), in the middle of the stream", victim.Name, victim.PID())
@@ -204,12 +258,40 @@ func (d *demo) watch(ctx context.Context, id string) (last coordinator.JobDetail
 			}
 			d.say("%s: pid %d, in its place", p.Name, p.PID())
 		}
+		recovered := len(j.Progress.Incidents) > 0 && j.Progress.Incidents[len(j.Progress.Incidents)-1].Recovery > 0
+		if d.stopped == nil && recovered && read >= demoRescale && j.Job.State == coordinator.JobRunning {
+			return errRescale
+		}
 		return nil
 	})
+	if errors.Is(err, errRescale) {
+		return last, err
+	}
 	if err != nil {
 		return last, fmt.Errorf("follow the job: %w; the logs are in %s", err, filepath.Join(d.dir, "logs"))
 	}
 	return last, nil
+}
+
+// busy finds a TaskManager that runs a task of the job.
+func (d *demo) busy(ctx context.Context, j coordinator.JobDetail) (*proc.Process, error) {
+	nodes, err := d.client.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range nodes {
+		for _, v := range j.Vertices {
+			if !slices.ContainsFunc(v.Tasks, func(t coordinator.TaskStatus) bool { return t.Worker == n.Worker.ID }) {
+				continue
+			}
+			for _, p := range d.tms {
+				if p.PID() == n.Worker.PID {
+					return p, nil
+				}
+			}
+		}
+	}
+	return nil, errors.New("no TaskManager runs a task of the job")
 }
 
 // prove checks the outcome and says what was shown.
@@ -217,8 +299,8 @@ func (d *demo) prove(j coordinator.JobDetail, output string) (string, error) {
 	if j.Job.State != coordinator.JobFinished {
 		return "", fmt.Errorf("the job ended as %s: %s; the logs are in %s", j.Job.State, j.Job.Reason, filepath.Join(d.dir, "logs"))
 	}
-	if len(j.Progress.Incidents) == 0 {
-		return "", fmt.Errorf("the job ended before the kill had an effect: nothing is proved")
+	if d.stopped == nil || len(d.stopped.Progress.Incidents) == 0 {
+		return "", errors.New("the job ended before the kill and the rescale had an effect: nothing is proved")
 	}
 	if err := flightsjob.Check(output, flightsjob.Expected); err != nil {
 		return "", fmt.Errorf("the output is wrong: %w", err)
@@ -227,22 +309,23 @@ func (d *demo) prove(j coordinator.JobDetail, output string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	in := j.Progress.Incidents[0]
+	in := d.stopped.Progress.Incidents[0]
 	return fmt.Sprintf(`
 What this run proved
   records      %d flights read, at least %d of them again after the recovery
   checkpoints  %d completed, %d failed
   the kill     kill -9 of a TaskManager, noticed %v later
   recovery     %v from the loss to every task running again, %d restart(s)
+  rescale      parallelism %d -> %d by a stop with a savepoint, %v until every task ran again
   late         %d records
   output       %d rows (origin, day), equal to the expected file, each exactly once
   took         %v
 The output is in %s, the logs beside it.
 `,
-		int64(demoRecords), max(0, j.Job.Counters["records_read"]-demoRecords),
-		j.Progress.CheckpointsCompleted, j.Progress.CheckpointsFailed,
+		int64(demoRecords), max(0, j.Job.Counters["records_read"]+d.stopped.Job.Counters["records_read"]-demoRecords),
+		d.stopped.Progress.CheckpointsCompleted+j.Progress.CheckpointsCompleted, d.stopped.Progress.CheckpointsFailed+j.Progress.CheckpointsFailed,
 		in.Time.Sub(d.killed).Round(time.Millisecond), in.Recovery.Round(time.Millisecond), j.Job.Restarts,
-		j.Job.Counters["late_records"], len(rows), time.Since(d.started).Round(100*time.Millisecond), output), nil
+		demoFiles/2, demoFiles, d.moved.Round(time.Millisecond), d.stopped.Job.Counters["late_records"]+j.Job.Counters["late_records"], len(rows), time.Since(d.started).Round(100*time.Millisecond), output), nil
 }
 
 // stop ends every process that the demo started.
