@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,17 +26,22 @@ import (
 
 // tally counts numbers by their last digits and emits each count, so that a number that is lost or counted twice shows.
 type tally struct {
-	sink *collect.Sink[string]
-	n    int64
+	sink     *collect.Sink[string]
+	n        int64
+	operator string // What the operator that counts is called; empty: tally.
 }
 
 func (p *tally) List() []job.ProgramInfo { return []job.ProgramInfo{{Name: "tally", Version: "v1"}} }
 
 func (p *tally) Build(s job.Spec) (*operator.Blueprint, error) {
+	operatorName := p.operator
+	if operatorName == "" {
+		operatorName = "tally"
+	}
 	return stream.Build(stream.Program{Name: "tally", Build: func(j *stream.Job) {
 		j.Source("numbers", datagen.Source[int64]{Make: func(n int64, v *int64) { *v = n }, Count: p.n, Rate: 4000, NumSplits: 4}).
 			KeyBy(func(v *int64) int64 { return *v % 100 }).
-			Process("tally", func(s *operator.States[int64]) operator.Handler[int64, int64, string] {
+			Process(operatorName, func(s *operator.States[int64]) operator.Handler[int64, int64, string] {
 				count := s.Value[int64]("count")
 				return operator.Handler[int64, int64, string]{Record: func(c *operator.KeyedContext[int64, string], v *int64) {
 					*count.Ref()++
@@ -173,6 +179,74 @@ func TestSavepoints(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An operator that has another name than in the snapshot is refused, with what it would lose; told so, the job goes on with its
+// state, on another cluster.
+func TestFromRenamed(t *testing.T) {
+	old := &tally{sink: collect.New[string](), n: 8000}
+	dir := t.TempDir()
+	cluster := func(p Programs, name string) (*LocalCluster, *rpc.Client) {
+		t.Helper()
+		l, err := StartLocal(t.Context(), LocalConfig{
+			TaskManagers: 1, Slots: 2, Dir: filepath.Join(dir, name), InMemory: true, Listen: "127.0.0.1:0", HTTP: Off, Programs: p,
+		})
+		if err == nil {
+			err = l.StartTaskManagers()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l, api(t, l.Address())
+	}
+	l, jobs := cluster(old, "old")
+	sub, err := jobs.Submit(t.Context(), coordinator.Submission{Spec: old.spec(t, "one", "fs", 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "records", func() error {
+		d, err := jobs.Get(t.Context(), string(sub.Job.ID))
+		if err == nil && d.Job.Counters["records_read"] < 2000 {
+			err = fmt.Errorf("%s %v", d.Job.State, d.Job.Counters)
+		}
+		return err
+	})
+	sp, err := jobs.TakeSavepoint(t.Context(), string(sub.Job.ID), coordinator.SavepointOptions{Stop: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Stop(); err != nil {
+		t.Error(err)
+	}
+	renamed := &tally{sink: old.sink, n: old.n, operator: "count"}
+	l, jobs = cluster(renamed, "new")
+	defer func() {
+		if err := l.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	s := coordinator.Submission{Spec: renamed.spec(t, "two", "fs", 2), From: sp.URL}
+	_, err = jobs.Submit(t.Context(), s)
+	if rpc.KindOf(err) != rpc.Refused {
+		t.Fatalf("without a word: %v", err)
+	}
+	for _, want := range []string{`"tally"`, "count of int64 to int64", "--map tally=NEW", "--allow-dropped"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+	s.Adapt.Rename = map[string]string{"tally": "count"}
+	sub, err = jobs.Submit(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := jobs.Watch(t.Context(), string(sub.Job.ID), func(coordinator.JobDetail) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := jobs.Get(t.Context(), string(sub.Job.ID)); err != nil || d.Job.State != coordinator.JobFinished {
+		t.Fatalf("%+v %v", d.Job, err)
+	}
+	old.check(t)
 }
 
 // whole demands that a savepoint is complete, to the last entry, and needs nothing outside of its folder.
