@@ -338,6 +338,9 @@ func (l *jobLoop) writeSavepoint(ctx context.Context, r *savepointRecord, m snap
 		}
 	}
 	m.Rename(func(o string) string { return moved[o] })
+	if err := allThere(ctx, store, r, &m); err != nil {
+		return err
+	}
 	if _, err := snapshot.WriteSavepoint(ctx, store, r.Target.Folder, &m); err != nil {
 		return err
 	}
@@ -350,6 +353,23 @@ func (l *jobLoop) writeSavepoint(ctx context.Context, r *savepointRecord, m snap
 		}
 	}
 	return store.Delete(ctx, r.Target.Folder+"/"+marker)
+}
+
+// allThere makes sure that tasks wrote to where this JobManager looks: file:///DIR is another folder on another machine.
+func allThere(ctx context.Context, store blob.Store, r *savepointRecord, m *snapshot.Manifest) error {
+	there := map[string]bool{}
+	for info, err := range store.List(ctx, r.Target.Folder+"/") {
+		if err != nil {
+			return err
+		}
+		there[info.Key] = true
+	}
+	for _, o := range snapshot.ObjectsOf(m) {
+		if !there[o] {
+			return fmt.Errorf("object %s was written and is not there: the JobManager and every TaskManager have to reach the same %s", path.Base(o), r.URL)
+		}
+	}
+	return nil
 }
 
 // copyObject copies an object from one store to another.

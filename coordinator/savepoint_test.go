@@ -163,6 +163,20 @@ func TestSavepointFails(t *testing.T) {
 			})
 		})
 	}
+	t.Run("astray", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			w.submit(Submission{Spec: spec("j", nil)})
+			w.astray = true
+			_, err := w.taking("j", SavepointOptions{To: "mem://other/sp"})()
+			if !errors.Is(err, ErrFailed) || !strings.Contains(err.Error(), "have to reach the same mem://other/sp") {
+				t.Errorf("%v", err)
+			}
+			w.sleep(15 * time.Second)
+			if d := w.want("j", JobRunning); d.Job.Attempt != 1 || d.Job.Checkpoint == 0 || count(t, w.other) > 0 || len(w.notes()) > 0 {
+				t.Errorf("%+v, %d objects, notes %v", d.Job, count(t, w.other), w.notes())
+			}
+		})
+	})
 	t.Run("too many", func(t *testing.T) {
 		inWorld(t, func(w *world) {
 			w.submit(Submission{Spec: spec("j", nil)})
