@@ -196,7 +196,7 @@ type job struct {
 }
 
 func (t *trees) jobs(ctx context.Context) error {
-	for _, j := range []job{{100_000, 300_000_000, 10_000_000, 10, 230e3}, {1_000_000, 200_000_000, 10_000_000, 10, 175e3}, {10_000_000, 30_000_000, 20_000_000, 2, 140e3}} {
+	for _, j := range []job{{100_000, 300_000_000, 10_000_000, 10, 230e3}, {1_000_000, 200_000_000, 10_000_000, 10, 175e3}, {10_000_000, 20_000_000, 20_000_000, 2, 140e3}} {
 		var r nexmark.Result
 		if err := call(ctx, &r, t.cairn, "bench", "nexmark", "--query", fmt.Sprintf("keyed-count/%d", j.keys), "--backend", "pebble",
 			"--events", strconv.Itoa(j.ours), "--parallelism", "1", "-o", "json"); err != nil {
