@@ -33,7 +33,7 @@ type shared struct {
 // The parts of the budget. The rest is for what is in neither: buffers of the flusher, iterators, indexes of files.
 const (
 	blockPart = 0.03 // For blocks of files, by all backends together: for walks, look-ups do without. See files.
-	cachePart = 0.75 // For decoded values, of each backend's share, indexes and filters of its files included.
+	cachePart = 0.70 // For decoded values, of each backend's share, indexes and filters of its files included.
 )
 
 // openFiles is how many files the trees of a process keep open.

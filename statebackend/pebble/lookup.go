@@ -15,6 +15,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/sstable/block"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/cairnstream/cairn/internal/gcfloor"
 )
 
 // files finds single keys in the files of a tree. In front of the tree is a cache of decoded entries, so what is looked for here
@@ -45,7 +47,7 @@ const (
 	// lookupFiles is how many files are kept open for look-ups, and lookupPart what their indexes and filters may take of a
 	// backend's share of the budget.
 	lookupFiles = 512
-	lookupPart  = 0.15
+	lookupPart  = 0.12
 	// fileBuffers is what an iterator holds, index, block and the compressed one, and one to spare.
 	fileBuffers = 4
 )
@@ -205,6 +207,7 @@ func (f *files) openFile(t *tree, e *file) (err error) {
 		e.bytes += int64(h.Length)
 	}
 	f.bytes += e.bytes
+	gcfloor.AddCached(e.bytes)
 	f.open = append(f.open, e)
 	return nil
 }
@@ -225,6 +228,7 @@ func (f *files) closeFile(e *file) {
 	e.pool.Release()
 	_ = e.r.Close()
 	f.bytes -= e.bytes
+	gcfloor.AddCached(-e.bytes)
 	e.it, e.r, e.filter, e.bytes = nil, nil, nil, 0
 }
 
