@@ -24,7 +24,7 @@ STATIC := CGO_ENABLED=0 GOFLAGS='-trimpath -buildvcs=false'
 HAVE_CC := $(shell command -v "$$($(GO) env CC 2>/dev/null)" 2>/dev/null)
 RACE ?= $(if $(HAVE_CC),-race)
 TESTED := CGO_ENABLED=$(if $(RACE),1,0) GOFLAGS=-buildvcs=false
-TEST_TIMEOUT ?= 15m
+TEST_TIMEOUT ?= 20m
 E2E_TIMEOUT ?= 20m
 # Narrow a run: make test PKG=./job/... TESTFLAGS='-run Groups -v'
 PKG ?= ./...

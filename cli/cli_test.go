@@ -69,7 +69,8 @@ type result struct {
 
 // call runs a command line: that of cairn, jobmanager, taskmanager, or of the binary with the program numbers.
 func call(p Programs, env []string, argv ...string) result {
-	var out, errs bytes.Buffer
+	var out bytes.Buffer
+	var errs lockedBuffer
 	if p == nil {
 		p = none{}
 	}
@@ -347,7 +348,7 @@ func TestRunGoesOn(t *testing.T) {
 			sink := collect.New[int64]()
 			interrupted := make(chan struct{})
 			var once sync.Once
-			var errs bytes.Buffer
+			var errs lockedBuffer
 			a := &App{
 				Name: "prog", Stdout: &bytes.Buffer{}, Stderr: &errs,
 				Programs: &numbers{sink: sink, fail: func(n int64) {

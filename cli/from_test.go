@@ -17,12 +17,30 @@ import (
 	"github.com/cairnstream/cairn/connector/collect"
 )
 
+// lockedBuffer is written to by the command and by the log of its cluster.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
 // interruptedRun runs the program in dir until it has made 1000 numbers, and returns the folder of the newest checkpoint.
 func interruptedRun(t *testing.T, sink *collect.Sink[int64], dir string) string {
 	t.Helper()
 	interrupted := make(chan struct{})
 	var once sync.Once
-	var errs bytes.Buffer
+	var errs lockedBuffer
 	a := &App{
 		Name: "prog", Stdout: &bytes.Buffer{}, Stderr: &errs,
 		Programs: &numbers{sink: sink, fail: func(n int64) {
