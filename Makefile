@@ -31,6 +31,8 @@ PKG ?= ./...
 TESTFLAGS ?=
 # Packages whose invariants are checked while they run in a build with this tag: a second run with it on.
 CHECKED := $(patsubst %,./%/...,$(wildcard internal/invariant record task exchange))
+# Packages some of whose tests are too slow for the race detector: another run without it.
+UNRACED := ./statebackend/pebble
 
 .PHONY: help
 help: ## list the targets
@@ -53,6 +55,7 @@ test: tools-servers vet ## go vet, then all tests with the race detector, fuzz s
 	@[ -n "$(RACE)" ] || echo "test: the race detector is OFF: no C compiler was found" >&2
 	CAIRN_REQUIRE_SERVERS=1 $(TESTED) $(GO) test -vet=off $(RACE) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PKG)
 	CAIRN_REQUIRE_SERVERS=1 $(TESTED) $(GO) test -vet=off $(RACE) -timeout $(TEST_TIMEOUT) -tags cairndebug $(TESTFLAGS) $(CHECKED)
+	$(if $(filter ./...,$(PKG)),$(STATIC) $(GO) test -vet=off -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(UNRACED))
 
 .PHONY: test-short
 test-short: ## tests without race detector and servers: the quick loop while writing

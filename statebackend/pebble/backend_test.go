@@ -51,6 +51,9 @@ func (f *inDir) New(ctx context.Context, p statebackend.Params) (statebackend.Ba
 func each(t *testing.T, test func(*testing.T, statebackend.Factory)) {
 	t.Run("with memory", func(t *testing.T) { test(t, newInDir(t, nil)) })
 	t.Run("with little memory", func(t *testing.T) {
+		if raced {
+			t.Skip("see raced")
+		}
 		defer pebble.SetLeastShare(pebble.SetLeastShare(64 << 10))
 		test(t, newInDir(t, statebackend.NewBudget(1)))
 	})
