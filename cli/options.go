@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 	"gopkg.in/yaml.v3"
 
+	"github.com/cairnstream/cairn/internal/spelling"
 	"github.com/cairnstream/cairn/job"
 )
 
@@ -418,7 +419,7 @@ func misspelt(env map[string]string, known []string) (problems []string) {
 			continue
 		}
 		for _, k := range known {
-			if distance(name, k) <= 2 && !slices.Contains(allVariables, name) {
+			if spelling.Distance(name, k) <= 2 && !slices.Contains(allVariables, name) {
 				problems = append(problems, fmt.Sprintf("unknown variable %s; did you mean %s?", name, k))
 				break
 			}
@@ -433,27 +434,6 @@ var allVariables = []string{
 	"CAIRN_JOBMANAGER", "CAIRN_LISTEN", "CAIRN_LOG_LEVEL", "CAIRN_OUTPUT", "CAIRN_PORTS_FILE", "CAIRN_SHUTDOWN_TIMEOUT",
 	"CAIRN_SLOTS", "CAIRN_STATE_MEMORY", "CAIRN_TASKMANAGERS", "CAIRN_TOKEN",
 	"CAIRN_UPLOAD_CONCURRENCY", "CAIRN_UPLOAD_RATE",
-}
-
-// distance is the number of letters to insert, remove or replace to get from a to b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // secret is the part of a URL that nobody should see.
@@ -532,7 +512,7 @@ func unknownFlags(c *cobra.Command, args []string) (problems []string) {
 func suggestion(fs *pflag.FlagSet, name string) string {
 	best, found := 3, ""
 	fs.VisitAll(func(f *pflag.Flag) {
-		if d := distance(name, f.Name); d < best {
+		if d := spelling.Distance(name, f.Name); d < best {
 			best, found = d, f.Name
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cairnstream/cairn/internal/spelling"
 	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/snapshot"
 	"github.com/cairnstream/cairn/statebackend"
@@ -220,7 +221,7 @@ func nearest(name string, has map[string]job.Operator, ops map[string]job.Operat
 	var all []candidate
 	for other, op := range has {
 		if _, taken := ops[other]; !taken && op.Stateful {
-			all = append(all, candidate{other, distance(name, other)})
+			all = append(all, candidate{other, spelling.Distance(name, other)})
 		}
 	}
 	if len(all) == 0 {
@@ -228,25 +229,4 @@ func nearest(name string, has map[string]job.Operator, ops map[string]job.Operat
 	}
 	best := slices.MinFunc(all, func(a, b candidate) int { return cmp.Or(cmp.Compare(a.far, b.far), cmp.Compare(a.name, b.name)) })
 	return fmt.Sprintf(" (%q is new)", best.name)
-}
-
-// distance is the number of letters to change, add or leave out.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		last := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := last
-			if a[i] != b[j] {
-				change++
-			}
-			last = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -97,6 +97,7 @@ var layers = []row{
 	{-1, "internal/gcfloor", nil},
 	{-1, "internal/group", nil},
 	{-1, "internal/proc", nil},
+	{-1, "internal/spelling", nil},
 	{-1, "internal/lint", nil},
 }
 

@@ -117,48 +117,18 @@ func (s *treeState) entriesIn(g job.GroupRange) (n int64) {
 	return n
 }
 
-func (p *storedPart) each(ctx context.Context, name string, groups job.GroupRange, visit func(group int, key, value []byte) error) (err error) {
+func (p *storedPart) each(ctx context.Context, name string, groups job.GroupRange, visit func(group int, key, value []byte) error) error {
 	db, err := p.tree.open()
 	if err != nil {
 		return err
 	}
-	it, err := db.NewIterWithContext(ctx, &pebbledb.IterOptions{
-		LowerBound: appendPrefix(nil, groups.First, 0), UpperBound: appendPrefix(nil, groups.Last+1, 0),
+	return eachEntry(ctx, db, p.state, groups, func(group int, key, v []byte) error {
+		v, err := p.value(name, v)
+		if err != nil {
+			return err
+		}
+		return visit(group, key, v)
 	})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, it.Close()) }()
-	for g := groups.First; g <= groups.Last; g++ {
-		if p.state.entriesIn(job.GroupRange{First: g, Last: g}) == 0 {
-			continue
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		prefix := appendPrefix(nil, g, p.state.id)
-		var n int64
-		for ok := it.SeekGE(prefix); ok && bytes.HasPrefix(it.Key(), prefix); ok = it.Next() {
-			v, err := it.ValueAndErr()
-			if err == nil {
-				v, err = p.value(name, v)
-			}
-			if err == nil {
-				err = visit(g, it.Key()[prefixLen:], v)
-			}
-			if err != nil {
-				return err
-			}
-			n++
-		}
-		if err := it.Error(); err != nil {
-			return err
-		}
-		if want := p.state.entriesIn(job.GroupRange{First: g, Last: g}); n != want {
-			return fmt.Errorf("%w: state %q has %d entries of key group %d, not %d", statebackend.ErrCorrupt, name, n, g, want)
-		}
-	}
-	return nil
 }
 
 // Get implements inspect.Source.

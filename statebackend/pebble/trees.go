@@ -195,7 +195,7 @@ func eachEntry(ctx context.Context, db *pebbledb.DB, s *treeState, groups job.Gr
 			return err
 		}
 		if n != want {
-			return fmt.Errorf("%w: the tree has %d entries of key group %d, not %d", statebackend.ErrCorrupt, n, g, want)
+			return fmt.Errorf("%w: state %q has %d entries of key group %d, not %d", statebackend.ErrCorrupt, s.name, n, g, want)
 		}
 	}
 	return ctx.Err()
