@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -11,18 +10,12 @@ import (
 	"github.com/cairnstream/cairn/rpc"
 )
 
-// progress says on stderr how a job fares: what happens as lines, and counts in a line that overwrites itself on a
-// terminal, or every few seconds elsewhere.
+// progress says on stderr how a job fares: what happens as lines, and counts in a status line.
 type progress struct {
-	a     *App
-	width int // Of the line to be overwritten.
+	statusLine
 	state coordinator.JobState
-	told  time.Time
 	last  map[string]int64
 }
-
-// every is how often counts are told where they cannot be overwritten.
-const every = 5 * time.Second
 
 func (p *progress) show(d coordinator.JobDetail) {
 	for _, e := range d.Events {
@@ -39,11 +32,7 @@ func (p *progress) show(d coordinator.JobDetail) {
 		}
 	}
 	now := time.Now()
-	interval := every
-	if p.a.Terminal {
-		interval = 200 * time.Millisecond
-	}
-	if d.Job.State.Ended() || now.Sub(p.told) < interval {
+	if d.Job.State.Ended() || !p.due(now) {
 		return
 	}
 	text := jobCounters(d.Job.Counters)
@@ -56,15 +45,8 @@ func (p *progress) show(d coordinator.JobDetail) {
 	if d.Job.Checkpoint > 0 {
 		text += fmt.Sprintf(", checkpoint %d", uint64(d.Job.Checkpoint))
 	}
-	p.last, p.told = d.Job.Counters, now
-	text = fmt.Sprintf("%s  %s  %s", now.Format("15:04:05"), d.Job.State, text)
-	if !p.a.Terminal {
-		fmt.Fprintln(p.a.Stderr, text)
-		return
-	}
-	p.erase()
-	fmt.Fprint(p.a.Stderr, text)
-	p.width = len(text)
+	p.last = d.Job.Counters
+	p.tell(fmt.Sprintf("%s  %s  %s", now.Format("15:04:05"), d.Job.State, text), now)
 }
 
 func (p *progress) rate(now map[string]int64, d time.Duration) string {
@@ -75,22 +57,9 @@ func (p *progress) rate(now map[string]int64, d time.Duration) string {
 	return ""
 }
 
-// line prints what stays.
-func (p *progress) line(text string) {
-	p.erase()
-	fmt.Fprintln(p.a.Stderr, text)
-}
-
-func (p *progress) erase() {
-	if p.width > 0 {
-		fmt.Fprintf(p.a.Stderr, "\r%s\r", strings.Repeat(" ", p.width))
-		p.width = 0
-	}
-}
-
 // follow tells of a job until it has ended.
 func (a *App) follow(ctx context.Context, jobs rpc.Jobs, ref string) (last coordinator.JobDetail, err error) {
-	p := &progress{a: a, told: time.Now()}
+	p := &progress{statusLine: statusLine{a: a, told: time.Now()}}
 	defer p.erase()
 	err = jobs.Watch(ctx, ref, func(d coordinator.JobDetail) error {
 		p.show(d)

@@ -254,7 +254,7 @@ func viewVerify(r *stored.Report, took time.Duration) verifyView {
 
 // verify reads a snapshot and prints what is wrong with it.
 func (a *App) verify(ctx context.Context, t *target, text string, o stored.VerifyOptions, format string) error {
-	p := &meter{a: a, began: time.Now(), told: time.Now()}
+	p := &meter{began: time.Now(), line: statusLine{a: a, told: time.Now()}}
 	o.Progress = p.show
 	r, err := stored.Verify(ctx, t.store, t.key, o)
 	p.end()
@@ -346,47 +346,25 @@ func snapshotFields(w *tabwriter.Writer, m *snapshot.Manifest) {
 	field(w, "Made from", m.Derived)
 }
 
-// meter says on stderr how much of something has been read: in a line that overwrites itself on a terminal, or every few
-// seconds elsewhere. Several goroutines call show.
+// meter says on stderr how much of something has been read. Several goroutines call show.
 type meter struct {
-	a     *App
 	began time.Time
 	mu    sync.Mutex
-	told  time.Time
-	width int
+	line  statusLine
 }
 
 func (m *meter) show(read, total int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
-	interval := every
-	if m.a.Terminal {
-		interval = 200 * time.Millisecond
-	}
-	if now.Sub(m.told) < interval {
+	if !m.line.due(now) {
 		return
 	}
-	m.told = now
-	text := fmt.Sprintf("%s of %s read, %s/s", size(read), size(total), size(int64(float64(read)/now.Sub(m.began).Seconds())))
-	if !m.a.Terminal {
-		fmt.Fprintln(m.a.Stderr, text)
-		return
-	}
-	m.erase()
-	fmt.Fprint(m.a.Stderr, text)
-	m.width = len(text)
-}
-
-func (m *meter) erase() {
-	if m.width > 0 {
-		fmt.Fprint(m.a.Stderr, "\r"+strings.Repeat(" ", m.width)+"\r")
-	}
-	m.width = 0
+	m.line.tell(fmt.Sprintf("%s of %s read, %s/s", size(read), size(total), size(int64(float64(read)/now.Sub(m.began).Seconds()))), now)
 }
 
 func (m *meter) end() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.erase()
+	m.line.erase()
 }

@@ -13,12 +13,6 @@ import (
 	"github.com/cairnstream/cairn/statebackend"
 )
 
-// splitsSuffix is what the name of a source's enumerator ends in: it goes with the source.
-const splitsSuffix = ".splits"
-
-// itemsSuffix is of the second table of a state, which goes with it.
-const itemsSuffix = ".items"
-
 // apply makes a manifest that was just read one of the job: it renames operators, leaves out what may be left out, and refuses
 // what would be lost otherwise. own tells that the job itself took it, and goes on with it. The error lists everything that is in the way; notes is what a person should know.
 func (a Adaptation) apply(m *snapshot.Manifest, spec job.Spec, own bool) (notes []string, err error) {
@@ -94,11 +88,11 @@ func (a Adaptation) rename(m *snapshot.Manifest, ops map[string]job.OperatorSnap
 		if !slices.Contains(slices.Collect(maps.Values(a.Rename)), old) {
 			delete(ops, old)
 		}
-		splits, hasSplits := m.Operators[old+splitsSuffix]
-		_, wantsSplits := has[now+splitsSuffix]
-		if _, told := a.Rename[old+splitsSuffix]; hasSplits && wantsSplits && !told {
-			ops[now+splitsSuffix] = splits
-			delete(ops, old+splitsSuffix)
+		splits, hasSplits := m.Operators[old+job.SplitsSuffix]
+		_, wantsSplits := has[now+job.SplitsSuffix]
+		if _, told := a.Rename[old+job.SplitsSuffix]; hasSplits && wantsSplits && !told {
+			ops[now+job.SplitsSuffix] = splits
+			delete(ops, old+job.SplitsSuffix)
 		}
 	}
 }
@@ -124,7 +118,7 @@ func (a Adaptation) dropState(ops map[string]job.OperatorSnapshot, text string, 
 	for i, sub := range out.Subtasks {
 		var keep []job.StateHandle
 		for _, h := range sub.States {
-			if h.Name != state && h.Name != state+itemsSuffix || h.Kind == statebackend.KindFile {
+			if h.Name != state && h.Name != state+job.ItemsSuffix || h.Kind == statebackend.KindFile {
 				keep = append(keep, h)
 				continue
 			}
@@ -148,7 +142,7 @@ func statesOf(op job.OperatorSnapshot) []string {
 	var out []string
 	for _, sub := range op.Subtasks {
 		for _, h := range sub.States {
-			if h.Kind == statebackend.KindFile || strings.HasSuffix(h.Name, itemsSuffix) {
+			if h.Kind == statebackend.KindFile || strings.HasSuffix(h.Name, job.ItemsSuffix) {
 				continue
 			}
 			text := h.Name

@@ -143,13 +143,9 @@ func (c *Coordinator) TriggerCheckpoint(ctx context.Context, ref string, o Trigg
 	}
 	reply := make(chan checkpoint.Reply, 1)
 	e.mail.put(triggerAsked{o.Full, reply})
-	var r checkpoint.Reply
-	select {
-	case <-ctx.Done():
-		return Checkpoint{}, ctx.Err()
-	case <-c.done:
-		return Checkpoint{}, errStopped()
-	case r = <-reply:
+	r, err := c.await(ctx, reply)
+	if err != nil {
+		return Checkpoint{}, err
 	}
 	switch r.Verdict {
 	case checkpoint.VerdictOff:
@@ -176,6 +172,18 @@ func (c *Coordinator) TriggerCheckpoint(ctx context.Context, ref string, o Trigg
 			return Checkpoint{}, errStopped()
 		case <-changed:
 		}
+	}
+}
+
+// await waits for the answer of a job's checkpoint machine.
+func (c *Coordinator) await(ctx context.Context, reply <-chan checkpoint.Reply) (checkpoint.Reply, error) {
+	select {
+	case <-ctx.Done():
+		return checkpoint.Reply{}, ctx.Err()
+	case <-c.done:
+		return checkpoint.Reply{}, errStopped()
+	case r := <-reply:
+		return r, nil
 	}
 }
 

@@ -72,13 +72,9 @@ func (c *Coordinator) TakeSavepoint(ctx context.Context, ref string, o Savepoint
 	}
 	reply := make(chan checkpoint.Reply, 1)
 	e.mail.put(savepointAsked{r, reply})
-	var answer checkpoint.Reply
-	select {
-	case <-ctx.Done():
-		return Savepoint{}, ctx.Err()
-	case <-c.done:
-		return Savepoint{}, errStopped()
-	case answer = <-reply:
+	answer, err := c.await(ctx, reply)
+	if err != nil {
+		return Savepoint{}, err
 	}
 	switch answer.Verdict {
 	case checkpoint.VerdictCompleted:

@@ -62,6 +62,12 @@ type Edge struct {
 	Key       string    `json:",omitempty"` // Schema of the key of a Hash edge.
 }
 
+// What goes with something else is named by it and a suffix: the enumerator of a source, and the second table of a map or list.
+const (
+	SplitsSuffix = ".splits"
+	ItemsSuffix  = ".items"
+)
+
 // StateDecl is one state that an operator declares.
 type StateDecl struct {
 	Name  string

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cairnstream/cairn/codec"
+	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/record"
 	"github.com/cairnstream/cairn/statebackend"
 )
@@ -78,7 +79,7 @@ func (s *States[K]) ListsWith[V any](name string, c codec.Codec[V], ttl ...TTL) 
 func openLists[K comparable, E any](s *States[K], name string, c codec.Codec[E], headHash func(*timerKey[K]) (uint64, uint64), itemHash func(*itemKey[K]) (uint64, uint64)) (t *listTable[K, E], ok bool) {
 	kc, ic := timerCodec[K]{s.key}, itemCodec[K]{s.key}
 	hc, pc := headCodec[E]{c}, partCodec[E]{c}
-	items := name + ".items"
+	items := name + job.ItemsSuffix
 	s.declare(name, "list", kc.Schema().String(), hc.Schema().String())
 	s.declare(items, "list", ic.Schema().String(), pc.Schema().String())
 	t = &listTable[K, E]{cur: s.cur}

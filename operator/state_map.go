@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"github.com/cairnstream/cairn/codec"
+	"github.com/cairnstream/cairn/job"
 	"github.com/cairnstream/cairn/statebackend"
 )
 
@@ -32,7 +33,7 @@ func (s *States[K]) MapWith[MK comparable, V any](name string, kc codec.Codec[MK
 		h := s.hash(&k.Key)
 		return h, slotAt(h, int64(sub(&k.Sub)))
 	}
-	items := name + ".items"
+	items := name + job.ItemsSuffix
 	s.declare(name, "map", s.key.Schema().String(), hc.Schema().String())
 	m := &mapTable[K, MK, V]{cur: s.cur, sub: sub, own: newOwner(vc)}
 	m.heads = s.openKeyed(name, codec.Codec[mapHead[MK]](hc))

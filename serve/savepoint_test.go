@@ -141,7 +141,7 @@ func TestSavepoints(t *testing.T) {
 				t.Fatalf("after the stop: %+v %v", d.Job, err)
 			}
 			before := prog.sink.Len()
-			time.Sleep(200 * time.Millisecond)
+			time.Sleep(200 * time.Millisecond) // What does not come cannot be waited for.
 			if prog.sink.Len() != before {
 				t.Error("the sink goes on after the stop")
 			}

@@ -64,7 +64,7 @@ func (j *Job) Source[T any](name string, s operator.Source[T]) Stream[T] {
 		splits = fmt.Sprintf("%s-%d", job.KindReader, len(j.ops)+1) // The name that the reader will have.
 	}
 	en := j.add(job.Operator{
-		Name: splits + ".splits", Kind: job.KindEnumerator, Stateful: true, Parallelism: 1, Bounded: s.Bounded(),
+		Name: splits + job.SplitsSuffix, Kind: job.KindEnumerator, Stateful: true, Parallelism: 1, Bounded: s.Bounded(),
 		State: []job.StateDecl{{Name: "splits", Kind: "list"}},
 	}, operator.Node{New: func() (operator.Operator, error) { return operator.AlignedEnumerator(s, j.peers(n)), nil }})
 	sc, err := operator.NewSplitCodec()

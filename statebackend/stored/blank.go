@@ -59,7 +59,7 @@ func (d Declaration) Tables() ([]job.StateDecl, error) {
 		}
 		return s
 	}
-	items := d.Name + itemsSuffix
+	items := d.Name + job.ItemsSuffix
 	switch d.Kind {
 	case Value, Reducing, Aggregating:
 		return []job.StateDecl{decl(d.Name, string(d.Kind), d.Key, aged(d.Value))}, nil

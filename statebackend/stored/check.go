@@ -96,18 +96,15 @@ func Check(s *Snapshot, o CheckOptions) (*CheckReport, error) {
 	return r, nil
 }
 
-// splitsSuffix is what the name of a source's enumerator ends in: it goes with the source.
-const splitsSuffix = ".splits"
-
 // withSplits adds the enumerators of sources that are renamed.
 func withSplits(rename map[string]string, m *snapshot.Manifest, g job.Graph) map[string]string {
 	out := maps.Clone(rename)
 	for old, now := range rename {
-		_, told := rename[old+splitsSuffix]
-		_, had := m.Operators[old+splitsSuffix]
-		has := slices.ContainsFunc(g.Operators, func(op job.Operator) bool { return op.Name == now+splitsSuffix })
+		_, told := rename[old+job.SplitsSuffix]
+		_, had := m.Operators[old+job.SplitsSuffix]
+		has := slices.ContainsFunc(g.Operators, func(op job.Operator) bool { return op.Name == now+job.SplitsSuffix })
 		if !told && had && has {
-			out[old+splitsSuffix] = now + splitsSuffix
+			out[old+job.SplitsSuffix] = now + job.SplitsSuffix
 		}
 	}
 	return out

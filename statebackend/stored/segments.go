@@ -275,7 +275,7 @@ type stream struct {
 	body   io.ReadCloser   // Nil where there are none.
 	stored []byte
 	raw    []byte
-	held   []run // Of the last block that was read, for group.
+	held   heldRuns
 }
 
 // stream begins at the first block with entries of the groups.
@@ -327,21 +327,29 @@ func (s *stream) block(visit func(run) error) (bool, error) {
 
 // group visits the runs of the next group, or of none if it has none. Groups come in ascending order.
 func (s *stream) group(g int, visit func(run) error) error {
+	return s.held.group(g, func() bool { return len(s.blocks) > 0 && s.blocks[0].First <= g }, s.block, visit)
+}
+
+// heldRuns are those of the last block that was read, which belong to groups to come.
+type heldRuns []run
+
+// group visits the runs of a key group: those that are held, and those of blocks as long as the next one may have some.
+func (h *heldRuns) group(g int, more func() bool, block func(func(run) error) (bool, error), visit func(run) error) error {
 	for {
-		for len(s.held) > 0 && s.held[0].group <= g {
-			r := s.held[0]
-			s.held = s.held[1:]
+		for len(*h) > 0 && (*h)[0].group <= g {
+			r := (*h)[0]
+			*h = (*h)[1:]
 			if err := visit(r); err != nil {
 				return err
 			}
 		}
-		if len(s.held) > 0 || len(s.blocks) == 0 || s.blocks[0].First > g {
+		if len(*h) > 0 || !more() {
 			return nil
 		}
-		s.held = s.held[:0]
-		if _, err := s.block(func(r run) error {
+		*h = (*h)[:0]
+		if _, err := block(func(r run) error {
 			r.data = bytes.Clone(r.data)
-			s.held = append(s.held, r)
+			*h = append(*h, r)
 			return nil
 		}); err != nil {
 			return err

@@ -130,8 +130,6 @@ func (t *table) weight() int64 {
 	return t.bytes + 256*t.entries
 }
 
-const itemsSuffix = ".items" // Of the second table of maps and lists.
-
 // statesOf puts the tables of an operator together to the states that its program declares.
 func (s *Snapshot) statesOf(operator string) []*State {
 	tables := map[string]*table{}
@@ -171,16 +169,16 @@ func (s *Snapshot) statesOf(operator string) []*State {
 	}
 	var out []*State
 	for _, name := range slices.Sorted(maps.Keys(tables)) {
-		if base, ok := strings.CutSuffix(name, itemsSuffix); ok && tables[base] != nil && twoTables(tables[base].value) {
+		if base, ok := strings.CutSuffix(name, job.ItemsSuffix); ok && tables[base] != nil && twoTables(tables[base].value) {
 			continue // A part of that state.
 		}
-		items := tables[name+itemsSuffix]
+		items := tables[name+job.ItemsSuffix]
 		if items == nil && twoTables(tables[name].value) {
 			items = emptyItems(decls, name)
 			if items == nil { // Lists that fit into their heads have no parts.
 				_, elem, _ := strings.Cut(tables[name].value, ":")
 				_, key, _ := strings.Cut(tables[name].key, ":")
-				items = &table{name: name + itemsSuffix, kind: statebackend.KindKeyed, key: "list-item:" + key, value: "list-part:" + elem, last: -1}
+				items = &table{name: name + job.ItemsSuffix, kind: statebackend.KindKeyed, key: "list-item:" + key, value: "list-part:" + elem, last: -1}
 			}
 		}
 		out = append(out, s.newState(operator, tables[name], items, decls[name]))
@@ -190,7 +188,7 @@ func (s *Snapshot) statesOf(operator string) []*State {
 		if tables[name] != nil || d.Value == "" {
 			continue // Lists of the engine's own have no schema.
 		}
-		if base, ok := strings.CutSuffix(name, itemsSuffix); ok && twoTables(decls[base].Value) {
+		if base, ok := strings.CutSuffix(name, job.ItemsSuffix); ok && twoTables(decls[base].Value) {
 			continue
 		}
 		t := &table{name: name, kind: statebackend.KindKeyed, key: d.Key, value: d.Value, last: -1}
@@ -205,7 +203,7 @@ func (s *Snapshot) statesOf(operator string) []*State {
 
 // emptyItems is the second table of a state, as it is declared.
 func emptyItems(decls map[string]job.StateDecl, name string) *table {
-	d, ok := decls[name+itemsSuffix]
+	d, ok := decls[name+job.ItemsSuffix]
 	if !ok || !twoTables(decls[name].Value) {
 		return nil
 	}

@@ -34,7 +34,7 @@ type segmentReader struct {
 	next   int   // Block.
 	stored []byte
 	raw    []byte
-	held   []run // Of the last block, for groups to come.
+	held   heldRuns // Of the last block, for groups to come.
 }
 
 // openSegment reads the end of a segment, which says where its blocks are, and begins at its front.
@@ -129,26 +129,7 @@ func (r *segmentReader) block(visit func(run) error) (bool, error) {
 
 // group visits the runs of a key group. Groups come in ascending order.
 func (r *segmentReader) group(g int, visit func(run) error) error {
-	for {
-		for len(r.held) > 0 && r.held[0].group <= g {
-			x := r.held[0]
-			r.held = r.held[1:]
-			if err := visit(x); err != nil {
-				return err
-			}
-		}
-		if len(r.held) > 0 || r.next == len(r.ix.Blocks) || r.ix.Blocks[r.next].First > g {
-			return nil
-		}
-		r.held = r.held[:0]
-		if _, err := r.block(func(x run) error {
-			x.data = bytes.Clone(x.data)
-			r.held = append(r.held, x)
-			return nil
-		}); err != nil {
-			return err
-		}
-	}
+	return r.held.group(g, func() bool { return r.next < len(r.ix.Blocks) && r.ix.Blocks[r.next].First <= g }, r.block, visit)
 }
 
 // end reads what is behind the blocks and compares the hash of all.
