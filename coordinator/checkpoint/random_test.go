@@ -284,7 +284,8 @@ func (w *world) quiet() {
 		for _, id := range sortedKeys(w.open) {
 			w.settle(id)
 		}
-		if len(w.published) > before {
+		// The last checkpoint of the job may have landed before, and its outcome not been known.
+		if len(w.published) > before || w.m.run.ended {
 			return
 		}
 	}
